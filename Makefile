@@ -1,0 +1,46 @@
+# make demo   the whole pipeline on this machine, on real parts
+# make test   all tests
+# make env    only the workflow's environment, .venv
+# make lint   what must be clean before a commit
+# make lock   lock envs/*/requirements.in again (needs uv)
+
+PYTHON ?= python3
+BIN := .venv/bin
+PATHS := scripts tests benchmarks patches/hooks
+
+# snakefmt looks for shfmt on the PATH.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo test env lint lock
+.DELETE_ON_ERROR:
+
+demo: env
+	@$(BIN)/snakemake --profile local
+
+test: env lint
+	@$(BIN)/pytest
+
+env: .venv/lock.txt
+
+# The lock that was installed lies in the environment: it is made again when the lock changes.
+.venv/lock.txt: envs/workflow/lock.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {sys.version.split()[0]}. Name another one: make PYTHON=...")'
+	@echo "making the workflow's environment in .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip --disable-pip-version-check install --no-deps --requirement $<
+	@cp $< $@
+
+lint: env
+	@$(BIN)/snakefmt --check Snakefile rules
+	@$(BIN)/ruff check $(PATHS)
+	@$(BIN)/ruff format --check $(PATHS)
+	@$(BIN)/mypy
+	@$(BIN)/snakemake --lint
+
+lock:
+	@for name in workflow client; do \
+	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
+	done
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+	    --no-annotate --no-header envs/serve-cpu/requirements.in --output-file envs/serve-cpu/lock.txt

@@ -1,0 +1,36 @@
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "rules/common.smk"
+include: "rules/plan.smk"
+include: "rules/environments.smk"
+include: "rules/weights.smk"
+include: "rules/image.smk"
+include: "rules/patches.smk"
+include: "rules/dataset.smk"
+include: "rules/replay.smk"
+include: "rules/summary.smk"
+
+
+rule all:
+    """The summary, its plot and report, and every point."""
+    default_target: True
+    input:
+        "results/summary.csv",
+        "results/plots/throughput_against_interactivity.png",
+        "results/report.html",
+        SWEEP.points(),
+    localrule: True
+
+
+onsuccess:
+    print(made_what(SWEEP.points()))
+
+
+onerror:
+    print(what_failed(SWEEP.points()))

@@ -1,0 +1,95 @@
+"""The one entry point that vLLM's plugin loader calls, once in each of its own processes.
+
+vLLM calls `register` in the API server, the engine core and the workers, and in no helper process:
+that is the whole process rule. `register` reads the patch set that the plan points at, checks each
+hook's target against the hash it was written for, installs it, and leaves one line of attestation a
+hook. Whatever goes wrong ends the process: a server that should be patched never serves unpatched.
+
+Nothing heavy is imported here; a hook imports its target only when it is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+import sys
+import traceback
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+KINDS = {"VllmWorker": "worker", "EngineCore": "engine"}
+"""How vLLM names its processes -> what series.yaml calls them; any other one is the API's."""
+
+EXIT_NOT_PATCHED = 78
+"""Exit code of a process that refuses to go on unpatched (EX_CONFIG)."""
+
+
+def register() -> None:
+    """Install every hook of the patch set that is for this kind of process, or end the process."""
+    set_path = os.environ.get("SERVE_REPRO_PATCH_SET")
+    if not set_path:
+        return
+    kind = kind_of(multiprocessing.current_process().name)
+    for entry in json.loads(Path(set_path).read_text(encoding="utf-8"))["hooks"]:
+        if kind not in entry["processes"]:
+            continue
+        line: dict[str, Any] = {
+            "patch": entry["id"],
+            "rank": int(os.environ["SERVE_REPRO_RANK"]),
+            "pid": os.getpid(),
+            "process": kind,
+            "installed": False,
+        }
+        try:
+            line["targets"] = [_checked(target) for target in entry["targets"]]
+            hook = importlib.import_module(f"serve_repro_hooks.{entry['hook']}")
+            line["replaced"] = hook.install()
+            line["installed"] = True
+        except BaseException as error:
+            line["reason"] = f"{type(error).__name__}: {error}"
+            traceback.print_exc()
+        _attest(line)
+        if not line["installed"]:
+            print(
+                f"serve_repro_hooks: {entry['id']} is not installed: {line['reason']}",
+                file=sys.stderr,
+                flush=True,
+            )
+            # Not sys.exit: vLLM's loaders catch exceptions, and then serve without the patch.
+            os._exit(EXIT_NOT_PATCHED)
+
+
+def kind_of(process: str) -> str:
+    """worker, engine or api, from a process's name."""
+    return next((kind for name, kind in KINDS.items() if process.startswith(name)), "api")
+
+
+def source_of(module: str) -> Path:
+    """The file of a module, found without importing the module or its parents' contents."""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"the package {top} is not installed here")
+    base = Path(next(iter(spec.submodule_search_locations))).joinpath(*rest)
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return path
+    raise ImportError(f"{module} has no source file at {base}.py")
+
+
+def _checked(target: dict[str, str]) -> dict[str, str]:
+    """A target with the hash it has here; raises unless it is the expected one."""
+    found = hashlib.sha256(source_of(target["module"]).read_bytes()).hexdigest()
+    if found != target["sha256"]:
+        raise RuntimeError(f"{target['module']} has sha256 {found}, expected {target['sha256']}")
+    return {"module": target["module"], "sha256": found}
+
+
+def _attest(line: dict[str, Any]) -> None:
+    """Append one line; a single write of this size is not mixed with another process's."""
+    with open(os.environ["SERVE_REPRO_ATTESTATIONS"], "a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line, sort_keys=True) + "\n")

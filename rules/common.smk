@@ -1,0 +1,72 @@
+"""Check settings, recipes and site before anything starts; names that all rules share."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+SCRIPTS = Path(workflow.basedir) / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from serve_repro.driver import VERSION as DRIVER_VERSION
+from serve_repro.errors import UserError
+from serve_repro.imports import sources
+from serve_repro.interpreter import put_own_python_first
+from serve_repro.messages import made_what, what_failed
+from serve_repro.sweep import Sweep
+
+put_own_python_first()
+
+try:
+    SWEEP = Sweep(config, Path(workflow.basedir))
+except UserError as error:
+    raise WorkflowError(str(error))
+
+
+wildcard_constraints:
+    recipe="[a-z0-9][a-z0-9.-]*",
+    concurrency="[0-9]+",
+    node="[A-Za-z0-9][A-Za-z0-9.-]*",
+    environment="[a-z0-9][a-z0-9.-]*",
+    model=r"[\w.-]+",
+    dataset="[a-z0-9][a-z0-9.-]*",
+
+
+def program_files(name):
+    """A program and all of ours that it imports, for rules whose result an edit can change."""
+    return [os.path.relpath(path) for path in sources(SCRIPTS / name)]
+
+
+def per_node(pattern):
+    """An input function: one file for each node that the recipe serves on."""
+    return lambda wildcards: expand(
+        pattern, node=SWEEP.nodes(wildcards.recipe), allow_missing=True
+    )
+
+
+def made_model_files(wildcards):
+    """The files of the models that a recipe makes on the spot."""
+    return [
+        f"resources/made/models/{model.name}/config.json"
+        for model in SWEEP.models(wildcards.recipe)
+        if model.made is not None
+    ]
+
+
+def environment_file(wildcards):
+    """The proof of the environment that serves, where there is no container."""
+    environment = SWEEP.recipes[wildcards.recipe].image.environment
+    return (
+        f".envs/{environment}/environment.json"
+        if SWEEP.site.runtime == "process"
+        else []
+    )
+
+
+def dataset_manifest(wildcards):
+    """The manifest of a recipe's traces, made or fetched."""
+    dataset = SWEEP.dataset(wildcards.recipe)
+    kind = "made" if dataset.made is not None else "hub"
+    return f"resources/{kind}/traces/{dataset.name}/manifest.json"

@@ -1,0 +1,52 @@
+"""Resolve what serves to one digest, and have exactly that on every node that serves.
+
+OUTPUT  results/<recipe>/image/image.json          reference and digest
+        results/<recipe>/image/nodes/<node>.json   receipt: this node has exactly this image
+"""
+
+
+rule resolve_image:
+    """Resolve the recipe's image, or its pinned environment, to a digest."""
+    input:
+        environment=environment_file,
+    output:
+        "results/{recipe}/image/image.json",
+    log:
+        "logs/{recipe}/resolve_image.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    params:
+        image=lambda wildcards: SWEEP.image(wildcards.recipe),
+        runtime=SWEEP.site.runtime,
+    shell:
+        r"""
+        python scripts/resolve_image.py \
+            --image {params.image:q} \
+            --runtime {params.runtime:q} \
+            --environment {input.environment:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule pull_image:
+    """Have the resolved image on one node, and prove it."""
+    input:
+        image="results/{recipe}/image/image.json",
+    output:
+        "results/{recipe}/image/nodes/{node}.json",
+    log:
+        "logs/{recipe}/pull_image/{node}.log",
+    benchmark:
+        "logs/{recipe}/pull_image/{node}.jsonl"
+    conda:
+        "../envs/workflow/conda.yaml"
+    shell:
+        r"""
+        python scripts/pull_image.py \
+            --image {input.image:q} \
+            --node {wildcards.node} \
+            --output {output:q} \
+            --log {log:q}
+        """

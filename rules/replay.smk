@@ -1,0 +1,45 @@
+"""Measure the points: one job each boots the server, replays the traces, judges and stops.
+
+OUTPUT  results/<recipe>/conc<N>/replay.json   a valid point; its evidence is in attempts/ beside it
+
+What makes a point stale is this short list: plan, weights, image, patch set, traces, client, and the
+declared version of the driving code. An edit of the driving code alone does not.
+"""
+
+
+rule replay:
+    """Boot the server, replay the traces at one concurrency, judge the result."""
+    input:
+        plan="results/{recipe}/conc{concurrency}/plan.json",
+        weights=per_node("results/{recipe}/weights/nodes/{node}.json"),
+        image=per_node("results/{recipe}/image/nodes/{node}.json"),
+        patch_set="results/{recipe}/patches/set.json",
+        patches=per_node("results/{recipe}/patches/nodes/{node}.json"),
+        dataset=dataset_manifest,
+        client=".envs/client/environment.json",
+    output:
+        ensure("results/{recipe}/conc{concurrency}/replay.json", non_empty=True),
+    log:
+        "logs/{recipe}/replay/conc{concurrency}.log",
+    benchmark:
+        "logs/{recipe}/replay/conc{concurrency}.jsonl"
+    conda:
+        "../envs/workflow/conda.yaml"
+    resources:
+        serving=1,
+        runtime=lambda wildcards: SWEEP.plan(*wildcards).request.runtime_min,
+    params:
+        driver=DRIVER_VERSION,
+    shell:
+        r"""
+        python scripts/replay.py \
+            --plan {input.plan:q} \
+            --weights {input.weights:q} \
+            --image {input.image:q} \
+            --patch-set {input.patch_set:q} \
+            --patches {input.patches:q} \
+            --dataset {input.dataset:q} \
+            --client {input.client:q} \
+            --output {output:q} \
+            --log {log:q}
+        """

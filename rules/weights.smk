@@ -1,0 +1,81 @@
+"""Find the weights, list them with their hashes, and prove them on every node that serves.
+
+OUTPUT  results/<recipe>/weights/manifest.json        every file with size and sha256
+        results/<recipe>/weights/nodes/<node>.json    receipt: this node has exactly these bytes
+        resources/made/models/<model>/                models that a recipe makes on the spot
+"""
+
+
+rule make_model:
+    """Make a tiny random-weight model with tokenizer and chat template."""
+    input:
+        environment=".envs/serve-cpu/environment.json",
+    output:
+        "resources/made/models/{model}/config.json",
+    log:
+        "logs/models/{model}.log",
+    localrule: True
+    conda:
+        "../envs/serve-cpu/conda.yaml"
+    params:
+        numbers=lambda wildcards: json.dumps(SWEEP.made_models()[wildcards.model]),
+    shell:
+        r"""
+        .envs/serve-cpu/bin/python scripts/make_model.py \
+            --numbers {params.numbers:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule resolve_weights:
+    """Find the recipe's models under the site's roots and list every file with its hash."""
+    input:
+        made_model_files,
+    output:
+        "results/{recipe}/weights/manifest.json",
+    log:
+        "logs/{recipe}/resolve_weights.log",
+    benchmark:
+        "logs/{recipe}/resolve_weights.jsonl"
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    params:
+        models=lambda wildcards: json.dumps(
+            [
+                model.model_dump(include={"id", "revision"})
+                for model in SWEEP.models(wildcards.recipe)
+            ]
+        ),
+        roots=json.dumps(SWEEP.site.weight_roots),
+    shell:
+        r"""
+        python scripts/resolve_weights.py \
+            --models {params.models:q} \
+            --roots {params.roots:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule verify_weights:
+    """Hash every weight file on one node and leave its receipt."""
+    input:
+        manifest="results/{recipe}/weights/manifest.json",
+    output:
+        "results/{recipe}/weights/nodes/{node}.json",
+    log:
+        "logs/{recipe}/verify_weights/{node}.log",
+    benchmark:
+        "logs/{recipe}/verify_weights/{node}.jsonl"
+    conda:
+        "../envs/workflow/conda.yaml"
+    shell:
+        r"""
+        python scripts/verify_weights.py \
+            --manifest {input.manifest:q} \
+            --node {wildcards.node} \
+            --output {output:q} \
+            --log {log:q}
+        """

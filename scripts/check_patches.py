@@ -1,0 +1,33 @@
+"""Check on this node that every patch meets the source it was written for; leaves a receipt."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from serve_repro import program
+from serve_repro.documents import read_json, write_json
+from serve_repro.image import environment
+from serve_repro.patches.bundle import check_targets
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Patch set + the node's image -> receipt of this node."""
+    built, image = read_json(arguments.patch_set), read_json(arguments.image)
+    name = image["image"].removeprefix("envs/")
+    packages = Path(environment.inspect(environment.python_of(name))["packages"])
+    targets = check_targets(built, packages, arguments.node)
+    write_json(
+        arguments.output,
+        {"node": arguments.node, "digest": f"sha256:{built['id']}", "targets": targets},
+    )
+    program.LOGGER.info("node %s: %d targets as expected", arguments.node, len(targets))
+
+
+if __name__ == "__main__":
+    parser = program.parser(__doc__)
+    parser.add_argument("--patch-set", type=Path, required=True, help="set.json")
+    parser.add_argument("--image", type=Path, required=True, help="the node's image receipt")
+    parser.add_argument("--node", required=True, help="this node's name")
+    parser.add_argument("--output", type=Path, required=True, help="the node's receipt")
+    program.run(main, parser.parse_args())

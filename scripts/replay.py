@@ -1,0 +1,92 @@
+"""Measure one point: boot the server, replay the traces against it, judge the result.
+
+Exit code 0 and a replay.json only for a valid point. Otherwise the evidence stays in the point's
+attempts/ folder, with the reason in its point.json, and nothing stands where a result would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from serve_repro import program
+from serve_repro.documents import write_json
+from serve_repro.errors import UserError
+from serve_repro.plan.model import read_plan
+from serve_repro.point.measure import measure
+from serve_repro.point.proofs import read_proofs
+from serve_repro.point.values import check_executable
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Plan + receipts -> replay.json, or evidence of why not."""
+    plan = read_plan(arguments.plan)
+    check_executable(plan)
+    proofs = read_proofs(
+        arguments.weights,
+        arguments.image,
+        arguments.patches,
+        arguments.patch_set,
+        arguments.dataset,
+        arguments.client,
+    )
+    folder: Path = arguments.output.parent
+    with only_one(folder):
+        point = measure(plan, proofs, folder)
+    where = folder / point["attempt"]
+    if point["status"] != "valid":
+        program.LOGGER.error(
+            "error: %s at concurrency %d is %s: %s\n  evidence: %s",
+            plan.recipe,
+            plan.concurrency,
+            point["status"],
+            point["reason"],
+            where,
+        )
+        return 130 if point["status"] == "interrupted" else 1
+    write_json(arguments.output, point)
+    program.LOGGER.info("valid (%s): %s", point["validity"], where)
+    return 0
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Refuse to measure a point that another process is measuring now.
+
+    Raises:
+        UserError: it is, and who does it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / ".lock"
+    with lock.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            raise UserError(
+                "this point is being measured already",
+                where=str(folder),
+                found=f"process {stream.read().strip()}",
+                remedy="wait for it, or end that process with SIGINT",
+            ) from error
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        yield
+
+
+if __name__ == "__main__":
+    parser = program.parser(__doc__)
+    parser.add_argument("--plan", type=Path, required=True, help="plan.json")
+    parser.add_argument("--weights", type=Path, nargs="+", required=True, help="receipts, one a node")
+    parser.add_argument("--image", type=Path, nargs="+", required=True, help="receipts, one a node")
+    parser.add_argument("--patches", type=Path, nargs="+", required=True, help="receipts, one a node")
+    parser.add_argument("--patch-set", type=Path, required=True, help="set.json")
+    parser.add_argument("--dataset", type=Path, required=True, help="the traces' manifest.json")
+    parser.add_argument("--client", type=Path, required=True, help="the client's environment.json")
+    parser.add_argument("--output", type=Path, required=True, help="replay.json")
+    program.run(main, parser.parse_args())

@@ -1,0 +1,1 @@
+"""The replay client: run it under watch, read what it exports."""

@@ -1,0 +1,114 @@
+"""Read the client's exports: one pass over the records, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from serve_repro.documents import read_json
+
+RECORDS = "profile_export.jsonl"
+AGGREGATE = "profile_export_aiperf.json"
+
+
+class Record(NamedTuple):
+    """One request. Times in ms unless a name says otherwise; None where the client has no value."""
+
+    profiled: bool
+    """Sent in the measured window (otherwise in the warm-up)."""
+    error: str | None
+    """Kind of error; None for a request that succeeded."""
+    start_ns: int
+    end_ns: int
+    input_tokens: int | None
+    output_tokens: int | None
+    ttft_ms: float | None
+    itl_ms: float | None
+    """Mean gap between the tokens of this answer."""
+    e2e_ms: float | None
+
+
+def records(folder: Path) -> Iterator[Record]:
+    """Every request that the client recorded, in file order.
+
+    Raises:
+        FileNotFoundError: there is no record file.
+        ValueError: a line is no record.
+    """
+    with (folder / RECORDS).open(encoding="utf-8") as stream:
+        for line in stream:
+            yield _record(json.loads(line))
+
+
+def _record(row: dict[str, Any]) -> Record:
+    metadata, metrics = row["metadata"], row.get("metrics") or {}
+
+    def value(name: str) -> Any:
+        return metrics[name]["value"] if name in metrics else None
+
+    error = row.get("error")
+    if error is None and metadata.get("was_cancelled"):
+        error = {"type": "cancelled"}
+    return Record(
+        profiled=metadata["benchmark_phase"] == "profiling",
+        error=None if error is None else str(error.get("type") or error.get("code") or "error"),
+        start_ns=metadata["request_start_ns"],
+        end_ns=metadata["request_end_ns"],
+        input_tokens=value("usage_prompt_tokens"),
+        output_tokens=value("usage_completion_tokens"),
+        ttft_ms=value("time_to_first_token"),
+        itl_ms=value("inter_token_latency"),
+        e2e_ms=value("request_latency"),
+    )
+
+
+class Totals(NamedTuple):
+    """What the records add up to."""
+
+    completed: int
+    """Profiled requests without an error."""
+    failed: int
+    """Profiled requests with one."""
+    warmup: int
+    warmup_failed: int
+    no_output: int
+    """Profiled requests that count as successes and brought no token."""
+    errors: dict[str, int]
+    """Errors by kind, warm-up included."""
+    input_tokens: int
+    output_tokens: int
+    """Tokens of all requests without an error, warm-up included (as the server counts)."""
+
+
+def totals(folder: Path) -> Totals:
+    """Count the records of one replay."""
+    counts: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    for record in records(folder):
+        phase = "profiled" if record.profiled else "warmup"
+        counts[f"{phase}_{'ok' if record.error is None else 'failed'}"] += 1
+        if record.error is not None:
+            errors[record.error] += 1
+            continue
+        counts["input"] += record.input_tokens or 0
+        counts["output"] += record.output_tokens or 0
+        counts["no_output"] += int(record.profiled and not record.output_tokens)
+    return Totals(
+        completed=counts["profiled_ok"],
+        failed=counts["profiled_failed"],
+        warmup=counts["warmup_ok"] + counts["warmup_failed"],
+        warmup_failed=counts["warmup_failed"],
+        no_output=counts["no_output"],
+        errors=dict(errors),
+        input_tokens=counts["input"],
+        output_tokens=counts["output"],
+    )
+
+
+def aggregate(folder: Path) -> dict[str, Any]:
+    """The client's own aggregate."""
+    value: dict[str, Any] = read_json(folder / AGGREGATE)
+    return value

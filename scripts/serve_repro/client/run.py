@@ -1,0 +1,83 @@
+"""Run the replay client as a process: watched, bounded, stopped so that it still exports."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from serve_repro.driver import CONSTANTS
+from serve_repro.launch.causes import tail
+from serve_repro.launch.failure import PointFailed
+from serve_repro.launch.ranks import describe_exit, environment
+from serve_repro.plan.bindings import fill_all
+from serve_repro.plan.model import ClientPlan
+
+LOGGER = logging.getLogger("serve_repro")
+
+
+def run_client(
+    plan: ClientPlan, values: dict[str, str], folder: Path, watch: Callable[[str], None]
+) -> float:
+    """Replay once; returns the seconds it took.
+
+    Args:
+        plan: the client's command and limits.
+        values: what the plan's names stand for.
+        folder: where its log goes (client.log); its artifacts go where the command says.
+        watch: called at every look; raises if a rank ended or a stop came.
+
+    Raises:
+        PointFailed: it ended badly, or ran past its limit, or whatever `watch` raises. On every
+            such path it is first interrupted, so that what it has measured is exported.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "client.log"
+    started = told = time.monotonic()
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            fill_all(plan.command.argv, values),
+            env=environment(plan.command, values),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C reaches the launcher, which interrupts it once
+        )
+    try:
+        while process.poll() is None:
+            watch("replay")
+            now = time.monotonic()
+            if now - started > plan.limit_s:
+                raise PointFailed("replay", f"the client ran past its limit of {plan.limit_s:.0f} s")
+            if now - told > CONSTANTS.progress_every_s:
+                told = now
+                LOGGER.info("replaying for %.0f s (window %d s)", now - started, plan.duration_s)
+            time.sleep(CONSTANTS.poll_s)
+    finally:
+        if process.poll() is None:
+            _interrupt(process)
+    seconds = time.monotonic() - started
+    if process.returncode:
+        raise PointFailed(
+            "replay",
+            f"the client ended by {describe_exit(process.returncode)}",
+            f"last lines of {log}:\n{tail(log, 20)}",
+        )
+    LOGGER.info("replay done after %.1f s", seconds)
+    return seconds
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """SIGINT makes the client export what it has; TERM would throw it away."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(CONSTANTS.client_interrupt_grace_s)
+        LOGGER.info("client interrupted; it has exported what it had")
+    except subprocess.TimeoutExpired:
+        LOGGER.info("client did not stop after SIGINT; killed")
+        process.kill()
+        process.wait()

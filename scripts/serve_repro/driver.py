@@ -1,0 +1,43 @@
+"""What the driving code does to a measurement, as numbers, and the version of it.
+
+A point is measured again when its plan, weights, image, patches, traces or client change, or when
+VERSION below does. An edit of the driving code itself makes nothing stale: a typo in a message must
+not cost hours. Whoever changes what is measured, or a number here, raises VERSION; a test fails
+when the numbers change and the version does not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VERSION = 1
+
+
+class Constants(NamedTuple):
+    """Numbers that can change a measurement or its verdict. Times in seconds."""
+
+    poll_s: float = 0.2
+    """How often ranks and client are looked at."""
+    probe_timeout_s: float = 2.0
+    """Longest wait for one answer of /health or /v1/models."""
+    ready_tokens: int = 8
+    """Tokens of the readiness completion."""
+    ready_prompt: str = "Say something."
+    """Its prompt."""
+    client_interrupt_grace_s: float = 60.0
+    """How long the client may export after SIGINT."""
+    kill_grace_s: float = 10.0
+    """How long a killed process may take to vanish."""
+    note_shared_memory_every_s: float = 5.0
+    """How often the ranks' shared memory is noted, for removal after a kill."""
+    progress_every_s: float = 10.0
+    """How often progress is told."""
+    window_margin: float = 0.02
+    """How much shorter than planned a window may be, as a share."""
+    token_margin: float = 0.02
+    """How far server and client may differ in tokens, as a share of the client's."""
+    acceptance_margin: float = 0.05
+    """How far the acceptance length may be from the recipe's, as a share."""
+
+
+CONSTANTS = Constants()

@@ -1,0 +1,1 @@
+"""The software that serves: today pinned Python environments, resolved and hashed."""

@@ -1,0 +1,51 @@
+"""Known causes: what a line of a rank's log means, and what helps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+KNOWN = [
+    (r"[Aa]ddress already in use|EADDRINUSE", "the port was taken by another process"),
+    (r"No space left on device", "a disk or /dev/shm is full"),
+    (
+        r"HSA_STATUS_ERROR_OUT_OF_RESOURCES|HIP out of memory|CUDA out of memory",
+        "GPU memory ran out",
+    ),
+    (
+        r"Memory access fault by GPU|HSA_STATUS_ERROR_EXCEPTION",
+        "a GPU kernel touched foreign memory",
+    ),
+    (r"Cannot allocate memory|MemoryError", "host memory ran out"),
+    (r"serve_repro_hooks: .* is not installed", "a patch refused to install"),
+    (
+        r"DistStoreError|Timed out after .* waiting for clients",
+        "a rank did not join the rendezvous",
+    ),
+    (r"index \d+ is out of bounds", "a KV block id beyond a stage's buffer (block-count mismatch)"),
+    (r"unrecognized arguments|error: argument", "vLLM does not know a flag of the recipe"),
+    (r"Free memory on device .* is less than desired", "another process holds GPU memory"),
+]
+"""(pattern, meaning), tried in this order."""
+
+TAIL_BYTES = 256 * 1024
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a log; empty if there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def known_cause(log: Path) -> str | None:
+    """What the end of a log says about the cause, if it is one that is known."""
+    text = tail(log, 2000)
+    for pattern, meaning in KNOWN:
+        if re.search(pattern, text):
+            return meaning
+    return None

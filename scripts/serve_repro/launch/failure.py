@@ -1,0 +1,23 @@
+"""Why a point ended without a number."""
+
+from __future__ import annotations
+
+
+class PointFailed(Exception):
+    """One point cannot be finished; its evidence stays and the other points go on.
+
+    Args:
+        stage: where it ended (boot, ready, replay, stop).
+        reason: one line: which rank or part, what happened, and the cause if it is known.
+        details: more lines for the log, such as the last words of a rank.
+    """
+
+    def __init__(self, stage: str, reason: str, details: str = "") -> None:
+        self.stage = stage
+        self.reason = reason
+        self.details = details
+        super().__init__(f"{stage}: {reason}")
+
+
+class Interrupted(PointFailed):
+    """Somebody asked to stop: Ctrl-C, a scheduler's TERM, or the workflow itself is gone."""

@@ -1,0 +1,62 @@
+"""What the workflow says at its end."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from serve_repro.documents import read_json
+
+_COLUMNS = (
+    ("recipe", "recipe"),
+    ("concurrency", "conc"),
+    ("status", "status"),
+    ("validity", "class"),
+    ("requests", "requests"),
+    ("total_tput_tok_s_gpu", "total tok/s/GPU"),
+    ("interactivity_p50_tok_s_user", "tok/s/user p50"),
+    ("ttft_p50_ms", "TTFT p50 ms"),
+    ("itl_p50_ms", "ITL p50 ms"),
+)
+
+
+def made_what(points: list[str]) -> str:
+    """The table in short, and where everything lies."""
+    summary = Path("results/summary.csv")
+    if not summary.is_file():
+        return ""
+    with summary.open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    table = [[heading for _, heading in _COLUMNS]]
+    table += [[_short(row[column]) for column, _ in _COLUMNS] for row in rows]
+    widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
+    lines = ["  ".join(map(str.ljust, line, widths)) for line in table]
+    made = [
+        ("table, one row a point", "results/summary.csv"),
+        ("plot", "results/plots/throughput_against_interactivity.png"),
+        ("report to read or print", "results/report.html"),
+        ("the points and their evidence", str(Path(points[0]).parents[1])),
+    ]
+    lines += ["", *(f"{path:<52} {what}" for what, path in made if Path(path).exists())]
+    return "\n".join(["", *lines])
+
+
+def what_failed(points: list[str]) -> str:
+    """The last attempt of each point that has no result, with its reason."""
+    lines = ["", "Finished points are kept; the next run goes on from them."]
+    for point in map(Path, points):
+        attempts = sorted((point.parent / "attempts").glob("*/point.json"))
+        if not point.is_file() and attempts:
+            last = read_json(attempts[-1])
+            # A valid last attempt is an older one: this time it ended before an attempt began.
+            if last["status"] != "valid":
+                lines.append(f"{point.parent}: {last['status']}: {last['reason']}")
+                lines.append(f"  evidence: {attempts[-1].parent}")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    try:
+        return f"{float(text):,.1f}" if "." in text else text
+    except ValueError:
+        return text

@@ -1,0 +1,42 @@
+"""What ranks say about their patches: one line a hook and process, written by the hooks themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def read_attestations(path: Path) -> list[dict[str, Any]]:
+    """All lines of one rank, empty if it wrote none. A line cut short counts as not written."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            continue
+    return lines
+
+
+def missing(attested: list[list[dict[str, Any]]], hooks: list[dict[str, Any]]) -> list[str]:
+    """What is not proven, as sentences; empty if every hook is where it must be.
+
+    Args:
+        attested: one list of lines a rank, by rank.
+        hooks: the patch set's hooks: {id, processes}. Every rank has workers; only rank 0 has an
+            engine and an API.
+    """
+    told = []
+    for rank, lines in enumerate(attested):
+        for hook in hooks:
+            of_hook = [line for line in lines if line["patch"] == hook["id"]]
+            refused = [line["reason"] for line in of_hook if not line["installed"]]
+            if refused:
+                told.append(f"rank {rank}: {hook['id']} refused: {refused[0]}")
+                continue
+            wanted = [kind for kind in hook["processes"] if kind == "worker" or rank == 0]
+            silent = [kind for kind in wanted if kind not in {line["process"] for line in of_hook}]
+            told += [f"rank {rank}: no {kind} reported {hook['id']}" for kind in silent]
+    return told

@@ -1,0 +1,1 @@
+"""Recipe + site + concurrency -> plan, as pure functions; everything after obeys the plan."""

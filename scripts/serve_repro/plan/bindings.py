@@ -1,0 +1,52 @@
+"""Names for what only a launch can know, written as ${NAME} in a plan and filled in once."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+from serve_repro.errors import UserError
+
+MEANINGS = {
+    "RUN_ID": "name of this attempt; it marks each process and container that belongs to it",
+    "RUN_DIR": "folder of this attempt",
+    "RANK_DIR": "folder of one rank in it",
+    "SCRATCH": "short-lived folder on the node, removed at the end",
+    "WEIGHTS_DIR": "verified folder of the model's weights",
+    "DRAFT_DIR": "verified folder of the draft model's weights",
+    "IMAGE_DIGEST": "digest that the image was resolved to",
+    "SERVE_PYTHON": "Python of the serving environment",
+    "CLIENT_PYTHON": "Python of the client's environment",
+    "PATCH_DIR": "folder of the built patch set",
+    "TRACES_DIR": "folder of made traces",
+    "HUB_DIR": "the client's offline hub cache: links to the tokenizer and to fetched traces",
+    "MASTER_ADDR": "address of rank 0, as its peers reach it",
+    "MASTER_PORT": "free port on rank 0's node, for the rendezvous",
+    "API_PORT": "free port on rank 0's node, for the API",
+    "HOST_ADDR": "this rank's own address, on the route to its peers",
+    "HOST_NAME": "this rank's host name",
+    "INTERFACE": "network interface of HOST_ADDR",
+}
+"""Every name that a plan may use."""
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace each ${NAME} in a text.
+
+    Raises:
+        UserError: a name without a value. A launch never starts with a hole in its command.
+    """
+    try:
+        return string.Template(text).substitute(values)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"the plan uses a name that has no value: {error}", where=text) from error
+
+
+def fill_all(words: list[str], values: Mapping[str, str]) -> list[str]:
+    """`fill` for each word of a command."""
+    return [fill(word, values) for word in words]
+
+
+def fill_env(env: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    """`fill` for each value of an environment."""
+    return {name: fill(value, values) for name, value in env.items()}

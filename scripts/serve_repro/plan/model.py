@@ -1,0 +1,145 @@
+"""The plan: two exact command lines, environments, mounts, byte counts and deadlines, as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from serve_repro.command import Command
+from serve_repro.documents import digest, read_json
+from serve_repro.errors import UserError
+from serve_repro.recipe.base import Strict
+
+
+class RankPlan(Strict):
+    """One server rank: node `rank` of the server."""
+
+    rank: int
+    node: str
+    role: Literal["api", "headless"]
+    start: Command
+    """What the launcher starts: runner (Slurm step) around runtime (container) around `vllm serve`."""
+    cleanup: list[Command]
+    """What removes the rank's container, should it outlive its start command."""
+
+
+class Topology(Strict):
+    """Where the server's accelerators are."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    world_size: int
+    """Accelerators of the server: the denominator of every per-GPU figure."""
+    accelerator: str
+    accelerators_per_node: int
+
+
+class Memory(Strict):
+    """KV offload memory."""
+
+    dram_gb_per_node: int
+    """GB of host memory on each node (as InferenceX counts it)."""
+    kv_offload_bytes_per_rank: int
+    """Bytes of host memory for each GPU rank."""
+
+
+class Ports(Strict):
+    """Which ports a launch may take."""
+
+    first: int
+    last: int
+    api: int | None
+
+
+class Readiness(Strict):
+    """When a server counts as serving, and how long that may take (seconds)."""
+
+    boot_stall_s: float
+    boot_limit_s: float
+    first_tokens_s: float
+    stop_s: float
+
+
+class ClientPlan(Strict):
+    """The replay client."""
+
+    command: Command
+    tokenizer: str
+    """Hub id under which the client asks for the model's tokenizer."""
+    hub_traces: bool
+    """Whether the traces come from a hub cache (otherwise from a plain folder)."""
+    duration_s: int
+    """Measured window."""
+    limit_s: float
+    """Longest the client may run in all: set-up, warm-up, window, drain, export."""
+
+
+class Expectations(Strict):
+    """What the gates hold the point against."""
+
+    served_name: str
+    max_model_len: int
+    prefix_caching: bool
+    kv_offload_connector: str | None
+    kv_offload_bytes_per_rank: int | None
+    speculation: str | None
+    acceptance_length: float | None
+    max_error_ratio: float
+    validity: Literal["submission", "smoke"]
+    """submission: the benchmark's own rules hold; smoke: short or made, never compared."""
+    validity_reasons: list[str]
+    """Why it is only a smoke run."""
+
+
+class Request(Strict):
+    """What a scheduler is asked for, one job a point."""
+
+    nodes: int
+    runtime_min: int
+
+
+class Plan(Strict):
+    """One point: recipe x site x concurrency."""
+
+    recipe: str
+    site: str
+    concurrency: int
+    image: str
+    """Image reference without tag where a container is used, else envs/<name>."""
+    runtime: str
+    runner: str
+    patches: list[str]
+    topology: Topology
+    memory: Memory | None
+    ports: Ports
+    bindings: dict[str, str]
+    """Names that a launch fills in, with their meaning."""
+    ranks: list[RankPlan]
+    readiness: Readiness
+    client: ClientPlan
+    expect: Expectations
+    request: Request
+    warnings: list[str]
+    """What a reader should know before starting it."""
+
+    def digest(self) -> str:
+        """Sha256 of the plan: its identity, and what decides whether a point is stale."""
+        return digest(self.model_dump(mode="json"))
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan.json.
+
+    Raises:
+        UserError: the file is damaged or of another version.
+    """
+    try:
+        return Plan.model_validate(read_json(path))
+    except ValidationError as error:
+        raise UserError(
+            f"is not a plan of this version: {error.error_count()} differences",
+            where=str(path),
+            remedy=f"make it again: snakemake {path} --force",
+        ) from error

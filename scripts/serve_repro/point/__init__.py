@@ -1,0 +1,1 @@
+"""One point from plan to judged result."""

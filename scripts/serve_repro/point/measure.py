@@ -1,0 +1,159 @@
+"""One attempt at one point: boot, wait, check, replay, stop, judge. Evidence stays on every path."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from serve_repro import driver
+from serve_repro.client import hub
+from serve_repro.client.run import run_client
+from serve_repro.documents import write_json, write_text
+from serve_repro.errors import UserError
+from serve_repro.gates.checks import judge
+from serve_repro.gates.evidence import collect
+from serve_repro.launch import api
+from serve_repro.launch.failure import Interrupted, PointFailed
+from serve_repro.launch.interrupts import Interrupts
+from serve_repro.launch.ranks import Ranks
+from serve_repro.launch.readiness import wait_until_serving
+from serve_repro.plan.bindings import fill_all
+from serve_repro.plan.model import Plan
+from serve_repro.point.proofs import Proofs, check_proofs, identity
+from serve_repro.point.values import bind
+
+LOGGER = logging.getLogger("serve_repro")
+
+
+def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
+    """Measure one point; returns what replay.json holds, whatever the outcome.
+
+    Args:
+        plan: the point.
+        proofs: its receipts.
+        folder: the point's folder; the attempt goes to <folder>/attempts/<UTC time>/.
+
+    Returns:
+        {status: valid | invalid | failed | interrupted, reason, gates, identity, attempt, ...}.
+
+    Raises:
+        UserError: something is wrong before anything was started.
+    """
+    interrupts = Interrupts()
+    check_proofs(plan, proofs)
+    started = datetime.now(UTC)
+    run_id = f"{started:%Y%m%dT%H%M%S}-{plan.digest()[:8]}"
+    attempt = folder / "attempts" / f"{started:%Y%m%dT%H%M%SZ}"
+    attempt.mkdir(parents=True)
+    # Sockets live here: their paths may have no more than 107 characters.
+    scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
+    point: dict[str, Any] = {
+        "recipe": plan.recipe,
+        "site": plan.site,
+        "concurrency": plan.concurrency,
+        "attempt": str(attempt.relative_to(folder)),
+        "started": started.isoformat(timespec="seconds"),
+        "nodes": [rank.node for rank in plan.ranks],
+        "world_size": plan.topology.world_size,
+        "accelerator": plan.topology.accelerator,
+        "validity": plan.expect.validity,
+        "validity_reasons": plan.expect.validity_reasons,
+        "identity": identity(plan, proofs, driver.VERSION),
+        "gates": [],
+    }
+    try:
+        point["seconds"] = _drive(plan, proofs, run_id, attempt, scratch, interrupts)
+        point |= _judge(plan, attempt, proofs.patch_folder)
+    except PointFailed as failure:
+        status = "interrupted" if isinstance(failure, Interrupted) else "failed"
+        point |= {"status": status, "stage": failure.stage, "reason": failure.reason}
+        if failure.details:
+            LOGGER.info("%s", failure.details)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    write_json(attempt / "point.json", point)
+    return point
+
+
+def _drive(
+    plan: Plan,
+    proofs: Proofs,
+    run_id: str,
+    attempt: Path,
+    scratch: Path,
+    interrupts: Interrupts,
+) -> dict[str, float]:
+    """Boot, replay, stop; returns the seconds of each stage.
+
+    Raises:
+        PointFailed: whatever ended the attempt early; the ranks are stopped by then.
+    """
+    values = bind(plan, proofs, run_id, attempt, scratch)
+    commands = {f"rank{rank.rank}": rank.start.argv for rank in plan.ranks}
+    bound = {name: fill_all(argv, values[int(name[4:])]) for name, argv in commands.items()}
+    bound["client"] = fill_all(plan.client.command.argv, values[0])
+    write_json(attempt / "launch.json", {"values": values, "commands": bound})
+    traces = Path(values[0]["TRACES_DIR"]) if plan.client.hub_traces else None
+    hub.prepare(
+        Path(values[0]["HUB_DIR"]), plan.client.tokenizer, Path(values[0]["WEIGHTS_DIR"]), traces
+    )
+    base = f"http://127.0.0.1:{values[0]['API_PORT']}"
+    ranks = Ranks(plan.ranks, values, attempt, run_id)
+
+    def watch(stage: str) -> None:
+        interrupts.check(stage)
+        ranks.check(stage)
+
+    clock = time.monotonic
+    began = clock()
+    try:
+        ranks.start()
+        logs = [ranks.log(rank.rank) for rank in plan.ranks]
+        serving = wait_until_serving(plan, base, run_id, logs, watch)
+        write_json(attempt / "serving.json", serving)
+        ready = clock()
+        _save_metrics(base, attempt / "metrics_before.txt")
+        run_client(plan.client, values[0], attempt / "client", watch)
+        _save_metrics(base, attempt / "metrics_after.txt")
+        replayed = clock()
+        watch("replay")
+    finally:
+        ranks.stop(plan.readiness.stop_s)
+    stopped = clock()
+    return {
+        "boot": round(ready - began, 3),
+        "replay": round(replayed - ready, 3),
+        "stop": round(stopped - replayed, 3),
+    }
+
+
+def _save_metrics(base: str, path: Path) -> None:
+    try:
+        status, text = api.get(f"{base}/metrics", driver.CONSTANTS.probe_timeout_s)
+    except api.NoAnswer as error:
+        raise PointFailed("replay", f"/metrics does not answer: {error}") from error
+    if status != 200:
+        raise PointFailed("replay", f"/metrics answers {status}")
+    write_text(path, text)
+
+
+def _judge(plan: Plan, attempt: Path, patch_folder: Path) -> dict[str, Any]:
+    """Status, reason and gates from the attempt's artifacts."""
+    try:
+        results = judge(plan, collect(attempt, len(plan.ranks), patch_folder))
+    except (OSError, ValueError, KeyError, UserError) as error:
+        return {"status": "invalid", "reason": f"artifacts cannot be judged: {error!r}"}
+    bad = [result for result in results if result.outcome != "pass"]
+    for result in results:
+        LOGGER.info("gate %-16s %-8s %s", result.gate, result.outcome, result.seen)
+    reason = "; ".join(f"{result.gate} {result.outcome}: {result.seen}" for result in bad)
+    return {
+        "status": "invalid" if bad else "valid",
+        "reason": reason,
+        "gates": [result._asdict() for result in results],
+    }

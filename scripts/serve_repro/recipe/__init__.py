@@ -1,0 +1,1 @@
+"""What is measured (recipe), where (site) and which of them (settings): typed, strict, described."""

@@ -1,0 +1,20 @@
+"""The settings of one workflow run: which recipes, at which site."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from serve_repro.recipe.base import Name, Strict
+
+
+class Settings(Strict):
+    """config/config.yaml, and the files that a profile puts over it."""
+
+    recipes: Annotated[list[Name], Field(min_length=1)]
+    """Recipes to reproduce: names of config/recipes/<name>.yaml."""
+    site: Name
+    """Where to run them: the name of config/sites/<name>.yaml."""
+    concurrencies: list[int] | None = None
+    """Only these points, of those that the recipes have; null: all."""

@@ -1,0 +1,126 @@
+"""The site: where a recipe runs. Never a model's name or a flag of a recipe."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from serve_repro.recipe.base import EnvName, Name, Strict
+
+
+class Accelerators(Strict):
+    """What each node has."""
+
+    kind: Name
+    """Accelerator, as recipes name it (mi355x, cpu)."""
+    per_node: Annotated[int, Field(ge=1)]
+    """Accelerators of a node; for cpu: server workers a node runs."""
+
+
+class Exclusion(Strict):
+    """A node that must not be used, why, and until when."""
+
+    node: str
+    """Host name."""
+    reason: str
+    """Why."""
+    until: date
+    """The day on which it should be looked at again."""
+
+
+class Ports(Strict):
+    """Where servers may listen."""
+
+    first: Annotated[int, Field(ge=1024, le=65535)]
+    """First port of the range that free ports are taken from."""
+    last: Annotated[int, Field(ge=1024, le=65535)]
+    """Last port of the range."""
+    api: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Insist on this port for the API; null: any free one of the range."""
+
+    @model_validator(mode="after")
+    def _wide_enough(self) -> Ports:
+        if self.last - self.first < 1:
+            raise ValueError("the range must hold at least two ports (API and rendezvous)")
+        return self
+
+
+class Mount(Strict):
+    """A folder of the host that containers see."""
+
+    source: str
+    """Path on the host."""
+    target: str
+    """Path in the container."""
+    read_only: bool = True
+    """Whether the container may not write it."""
+
+
+class Container(Strict):
+    """How containers are started here."""
+
+    command: Annotated[list[str], Field(min_length=1)]
+    """The runtime's command: [docker], or [sudo, docker]."""
+    devices: list[str] = []
+    """Devices passed in."""
+    groups: list[str] = []
+    """Supplementary groups."""
+    ulimits: dict[str, str] = {}
+    """Resource limits."""
+    shm_size: str
+    """Size of /dev/shm."""
+    capabilities: list[str] = []
+    """Added capabilities."""
+    security_options: list[str] = []
+    """Security options."""
+    privileged: bool = False
+    """All privileges; shown aloud in the plan."""
+    mounts: list[Mount] = []
+    """More folders of the host."""
+
+
+class Site(Strict):
+    """One place to run: a laptop or a cluster. Every key is described; an unknown key is refused."""
+
+    name: Name
+    """Name of the site: the file's name."""
+    title: str
+    """One line for people."""
+    accelerators: Accelerators
+    """What each node has."""
+    runner: Literal["local", "srun"]
+    """How a rank is started on its node: a child process here, or a Slurm step."""
+    runtime: Literal["process", "docker"]
+    """What a rank runs in: a pinned Python environment, or a container."""
+    container: Container | None = None
+    """How containers are started; needed unless runtime is process."""
+    nodes: Annotated[list[str], Field(min_length=1)]
+    """The nodes that serve, in rank order. runner local: [localhost]."""
+    excludes: list[Exclusion] = []
+    """Nodes that must not be used."""
+    dram_mib_per_node: Annotated[int, Field(ge=1)] | None = None
+    """Usable host memory of a node in MiB; needed by recipes that take a share of it."""
+    weight_roots: Annotated[list[str], Field(min_length=1)]
+    """Folders that are searched for weights, in order. Environment variables are expanded."""
+    api_host: str
+    """Address that the API listens on."""
+    ports: Ports
+    """Where servers may listen."""
+    env: dict[EnvName, str] = {}
+    """Environment of every rank at this site (network, firmware, threads)."""
+    slurm: dict[str, str] = {}
+    """Options of Slurm jobs: partition, account, gres."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Site:
+        if self.runtime != "process" and self.container is None:
+            raise ValueError(f"runtime {self.runtime} needs the section 'container'")
+        if self.runner == "local" and self.nodes != ["localhost"]:
+            raise ValueError("runner local starts every rank here: nodes must be [localhost]")
+        excluded = {entry.node for entry in self.excludes}
+        for node in self.nodes:
+            if node in excluded:
+                raise ValueError(f"node {node} stands in nodes and in excludes")
+        return self

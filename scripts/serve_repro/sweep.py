@@ -1,0 +1,144 @@
+"""What the Snakefile asks: which recipes, points, nodes and identities this run is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from serve_repro.errors import UserError
+from serve_repro.image.environment import lock_digest
+from serve_repro.patches.series import Patch, choose, read_series, set_id
+from serve_repro.plan.build import make_plan
+from serve_repro.plan.model import Plan
+from serve_repro.recipe.load import load, meant, parse
+from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
+from serve_repro.recipe.settings import Settings
+from serve_repro.recipe.site import Site
+
+
+class Sweep:
+    """The checked settings, recipes and site of one workflow run.
+
+    Every method is a pure look-up, and returns plain values that Snakemake can compare.
+
+    Args:
+        config: Snakemake's merged configuration.
+        base: the workflow's folder.
+
+    Raises:
+        UserError: any mistake in any of the files, before anything starts.
+    """
+
+    def __init__(self, config: Mapping[str, Any], base: Path) -> None:
+        self.base = base
+        self.settings = parse(config, Settings, "config")
+        self.site = load(_named(base, "sites", self.settings.site), Site)
+        self.recipes = {
+            name: load(_named(base, "recipes", name), Recipe) for name in self.settings.recipes
+        }
+        self._series = read_series(base / "patches")
+        for recipe in self.recipes.values():
+            self.patches(recipe.name)
+        self.plans = {
+            (name, concurrency): make_plan(recipe, self.site, concurrency)
+            for name, recipe in self.recipes.items()
+            for concurrency in self._chosen(recipe)
+        }
+        self._check_shared_names()
+
+    def points(self) -> list[str]:
+        """Every point's file, in order."""
+        return [f"results/{name}/conc{level}/replay.json" for name, level in self.plans]
+
+    def plan(self, recipe: str, concurrency: int | str) -> Plan:
+        """One point's plan."""
+        return self.plans[recipe, int(concurrency)]
+
+    def plan_digest(self, recipe: str, concurrency: int | str) -> str:
+        """Identity of one point's plan."""
+        return self.plan(recipe, concurrency).digest()
+
+    def image(self, recipe: str) -> str:
+        """What a recipe's ranks run in: an image name, or envs/<name>."""
+        return next(plan.image for (name, _), plan in self.plans.items() if name == recipe)
+
+    def nodes(self, recipe: str) -> list[str]:
+        """The nodes that a recipe serves on, each once, in rank order."""
+        plan = next(plan for (name, _), plan in self.plans.items() if name == recipe)
+        return list(dict.fromkeys(rank.node for rank in plan.ranks))
+
+    def models(self, recipe: str) -> list[ModelSource]:
+        """The models of a recipe: what is served, and the draft if there is one."""
+        chosen = self.recipes[recipe]
+        drafts = [chosen.speculation.draft] if chosen.speculation else []
+        return [chosen.model, *drafts]
+
+    def made_models(self) -> dict[str, dict[str, Any]]:
+        """{name: numbers} of the models that are made on the spot."""
+        return {
+            model.name: model.made.model_dump()
+            for recipe in self.recipes
+            for model in self.models(recipe)
+            if model.made is not None
+        }
+
+    def dataset(self, recipe: str) -> Dataset:
+        """The traces of a recipe."""
+        return self.recipes[recipe].replay.dataset
+
+    def made_traces(self) -> dict[str, dict[str, Any]]:
+        """{name: numbers} of the traces that are made on the spot."""
+        return {
+            dataset.name: dataset.made.model_dump()
+            for dataset in map(self.dataset, self.recipes)
+            if dataset.made is not None
+        }
+
+    def hub_datasets(self) -> dict[str, dict[str, Any]]:
+        """{name: repository and revision} of the published traces."""
+        return {
+            dataset.name: dataset.hub.model_dump()
+            for dataset in map(self.dataset, self.recipes)
+            if dataset.hub is not None
+        }
+
+    def patches(self, recipe: str) -> list[Patch]:
+        """The patches of a recipe."""
+        where = f"config/recipes/{recipe}.yaml: patches"
+        return choose(self._series, self.recipes[recipe].patches, where)
+
+    def patch_set_id(self, recipe: str) -> str:
+        """Identity of a recipe's patch set."""
+        return set_id(self.patches(recipe), self.base / "patches")
+
+    def lock_digest(self, environment: str) -> str:
+        """Identity of what an environment is to contain."""
+        return lock_digest(self.base / "envs" / environment)
+
+    def _chosen(self, recipe: Recipe) -> list[int]:
+        return self.settings.concurrencies or recipe.concurrencies
+
+    def _check_shared_names(self) -> None:
+        """Made things lie in one folder by name: two recipes may share one, not redefine it."""
+        seen: dict[str, tuple[str, Any]] = {}
+        for name in self.recipes:
+            made: list[tuple[str, Any]] = [(m.name, m.made) for m in self.models(name)]
+            made.append((self.dataset(name).name, self.dataset(name).made))
+            for label, numbers in made:
+                other, before = seen.setdefault(label, (name, numbers))
+                if before != numbers:
+                    raise UserError(
+                        f"{label} is made from other numbers than in {other}",
+                        where=f"config/recipes/{name}.yaml",
+                        expected=before,
+                        found=numbers,
+                    )
+
+
+def _named(base: Path, kind: str, name: str) -> Path:
+    path = base / "config" / kind / f"{name}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in path.parent.glob("*.yaml")]
+        raise UserError(f"no such file{meant(name, known)}", where=str(path.relative_to(base)))
+    return path

@@ -1,0 +1,1 @@
+"""From artifacts to numbers, rows, plots and a report."""

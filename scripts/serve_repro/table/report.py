@@ -1,0 +1,69 @@
+"""One self-contained HTML page: what was measured, whether it may be believed, where it lies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from serve_repro.documents import read_json
+
+SHOWN = {
+    "concurrency": "conc",
+    "status": "status",
+    "validity": "class",
+    "requests": "requests",
+    "total_tput_tok_s_gpu": "total tok/s/GPU",
+    "output_tput_tok_s_gpu": "output tok/s/GPU",
+    "interactivity_p50_tok_s_user": "interactivity p50 tok/s/user",
+    "ttft_p50_ms": "TTFT p50 ms",
+    "ttft_p99_ms": "TTFT p99 ms",
+    "itl_p50_ms": "ITL p50 ms",
+    "e2e_p50_ms": "E2E p50 ms",
+    "prefix_cache_hit_ratio": "prefix cache hits",
+    "acceptance_length_tok": "acceptance length",
+}
+"""Columns of the page's table and their headings."""
+
+
+def render(table: pd.DataFrame, plot: Path, replays: list[Path]) -> str:
+    """The page as text.
+
+    Args:
+        table: summary.csv.
+        plot: the SVG that is put into the page.
+        replays: the points, for their gates.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    svg = plot.read_text(encoding="utf-8")
+    return environment.get_template("report.html.j2").render(
+        recipes=[_recipe(name, rows) for name, rows in table.groupby("recipe", sort=False)],
+        plot=svg[svg.index("<svg") :],
+        points=[read_json(path) for path in replays],
+    )
+
+
+def _recipe(name: object, rows: pd.DataFrame) -> dict[str, Any]:
+    shown = [column for column in SHOWN if rows[column].notna().any()]
+    return {
+        "name": name,
+        "site": rows["site"].iloc[0],
+        "smoke": bool((rows["validity"] == "smoke").any()),
+        "headings": [SHOWN[column] for column in shown],
+        "rows": [[_cell(row[column]) for column in shown] for _, row in rows.iterrows()],
+    }
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return value if isinstance(value, str) else json.dumps(int(value))

@@ -1,0 +1,57 @@
+"""summary.csv: one row a point, units in the column names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from serve_repro.client.artifacts import totals
+from serve_repro.documents import read_json
+from serve_repro.table.metrics import request_metrics, server_metrics
+
+IDENTITY = ("plan", "weights", "image", "patches", "dataset", "client", "driver")
+
+
+def row(replay: Path) -> dict[str, Any]:
+    """One point's row.
+
+    Args:
+        replay: its replay.json; the artifacts stand in the attempt that it names.
+    """
+    point = read_json(replay)
+    attempt = replay.parent / point["attempt"]
+    artifacts = attempt / "client" / "artifacts"
+    counts = totals(artifacts)
+    outcomes = [gate["outcome"] for gate in point["gates"]]
+    return {
+        "recipe": point["recipe"],
+        "site": point["site"],
+        "concurrency": point["concurrency"],
+        "status": point["status"],
+        "validity": point["validity"],
+        "accelerator": point["accelerator"],
+        "gpus": point["world_size"],
+        "nodes": " ".join(point["nodes"]),
+        **request_metrics(artifacts, point["world_size"]),
+        "requests_failed": counts.failed,
+        "requests_warmup": counts.warmup,
+        **server_metrics(attempt / "metrics_before.txt", attempt / "metrics_after.txt"),
+        "boot_s": point["seconds"]["boot"],
+        "gates_passed": outcomes.count("pass"),
+        "gates_total": len(outcomes),
+        "started": point["started"],
+        **{f"{name}_id": _short(point["identity"][name]) for name in IDENTITY},
+        "attempt": str(attempt),
+    }
+
+
+def summary(replays: list[Path]) -> pd.DataFrame:
+    """All rows, in the order of the points."""
+    return pd.DataFrame([row(path) for path in replays])
+
+
+def _short(value: object) -> object:
+    """Twelve characters of a hash: enough to compare, short enough to read."""
+    return value.removeprefix("sha256:")[:12] if isinstance(value, str) else value

@@ -1,0 +1,86 @@
+"""Proof that one node has exactly a manifest's bytes, and its cheap re-check by file status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from serve_repro.errors import UserError
+from serve_repro.weights.manifest import files_of, hash_files
+
+
+def verify(manifest: dict[str, Any], node: str) -> dict[str, Any]:
+    """Hash every file on this node and compare; returns the receipt.
+
+    Raises:
+        UserError: names node, file, both values: missing, extra, short, long or wrong bytes.
+    """
+    folder = Path(manifest["folder"])
+    wanted = {entry["path"]: entry for entry in manifest["files"]}
+    here = files_of(folder)
+    names = {str(path) for path in here}
+    for name in sorted(wanted.keys() | names):
+        where = f"node {node}: {folder / name}"
+        if name not in names:
+            raise UserError("file is missing", where=where, expected=f"{wanted[name]['bytes']} bytes")
+        if name not in wanted:
+            raise UserError("file is extra: the manifest does not list it", where=where)
+        size = (folder / name).stat().st_size
+        if size != wanted[name]["bytes"]:
+            word = "short" if size < wanted[name]["bytes"] else "long"
+            raise UserError(
+                f"file is too {word}",
+                where=where,
+                expected=f"{wanted[name]['bytes']} bytes",
+                found=f"{size} bytes",
+            )
+    hashes = hash_files(folder, here, f"node {node}: {manifest['model']}")
+    for name, entry in wanted.items():
+        if hashes[name] != entry["sha256"]:
+            raise UserError(
+                "file has the right size and wrong bytes",
+                where=f"node {node}: {folder / name}",
+                expected=f"sha256 {entry['sha256']}",
+                found=f"sha256 {hashes[name]}",
+                remedy="fetch this file again; then only verification and what follows is redone",
+            )
+    return {
+        "model": manifest["model"],
+        "node": node,
+        "digest": manifest["digest"],
+        "folder": manifest["folder"],
+        "files": [_status(folder, name) | {"sha256": hashes[name]} for name in sorted(wanted)],
+    }
+
+
+def recheck(receipt: dict[str, Any]) -> None:
+    """Compare size, time and inode of every file with the receipt: milliseconds, no hashing.
+
+    Raises:
+        UserError: a file was touched after it was verified; says which command verifies again.
+    """
+    folder = Path(receipt["folder"])
+    for entry in receipt["files"]:
+        try:
+            now = _status(folder, entry["path"])
+        except OSError as error:
+            now = {"error": error.strerror}
+        before = {key: entry[key] for key in ("path", "bytes", "mtime_ns", "inode")}
+        if now != before:
+            raise UserError(
+                "file changed after it was verified",
+                where=f"node {receipt['node']}: {folder / entry['path']}",
+                expected=before,
+                found=now,
+                remedy="verify again: snakemake ... -R verify_weights",
+            )
+
+
+def _status(folder: Path, name: str) -> dict[str, Any]:
+    status = (folder / name).stat()
+    return {
+        "path": name,
+        "bytes": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "inode": status.st_ino,
+    }

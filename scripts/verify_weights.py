@@ -1,0 +1,30 @@
+"""Hash every weight file on this node and compare with the manifest; leaves the node's receipt."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from serve_repro import program
+from serve_repro.documents import read_json, write_json
+from serve_repro.weights.receipt import verify
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Manifest -> receipt of this node."""
+    manifest = read_json(arguments.manifest)
+    receipts = [verify(model, arguments.node) for model in manifest["models"]]
+    write_json(
+        arguments.output,
+        {"node": arguments.node, "digest": manifest["digest"], "models": receipts},
+    )
+    count = sum(len(receipt["files"]) for receipt in receipts)
+    program.LOGGER.info("node %s has exactly the manifest's %d files", arguments.node, count)
+
+
+if __name__ == "__main__":
+    parser = program.parser(__doc__)
+    parser.add_argument("--manifest", type=Path, required=True, help="manifest.json")
+    parser.add_argument("--node", required=True, help="this node's name")
+    parser.add_argument("--output", type=Path, required=True, help="the node's receipt")
+    program.run(main, parser.parse_args())
