@@ -102,7 +102,9 @@ def test_a_topology_that_fills_a_node_only_partly_is_refused() -> None:
 
 def test_a_site_without_dram_is_refused_where_a_share_is_wanted() -> None:
     recipe = load(BASE / f"config/recipes/{K3}.yaml", Recipe)
-    site = load(BASE / "config/sites/mi355x-amds.yaml", Site).model_copy(update={"dram_mib_per_node": None})
+    site = load(BASE / "config/sites/mi355x-amds.yaml", Site).model_copy(
+        update={"dram_mib_per_node": None}
+    )
     with pytest.raises(UserError, match="mi355x-amds.yaml: dram_mib_per_node"):
         make_plan(recipe, site, 4)
 
@@ -130,7 +132,7 @@ def test_a_hole_in_a_command_is_never_started() -> None:
 def test_shown_commands_mean_in_a_shell_what_the_plan_says() -> None:
     """Paste the whole text into a real shell, with `words` in place of the programs it would start."""
     plan = plan_of(K3, "mi355x-amds", 4)
-    values = {name: f"<{name}> $x `y` \"z\"" for name in MEANINGS}
+    values = {name: f'<{name}> $x `y` "z"' for name in MEANINGS}
     rank = plan.ranks[0]
     text = render(plan)
     start = text.index("# rank 0")

@@ -47,10 +47,18 @@ def test_shipped_sites_load(path: Path) -> None:
     ("keys", "value", "told"),
     [
         (("toplogy",), {}, "toplogy: unknown key, did you mean 'topology'?"),
-        (("serve", "max_model_length"), 1, "serve.max_model_length: unknown key, did you mean 'max_model_len'?"),
+        (
+            ("serve", "max_model_length"),
+            1,
+            "serve.max_model_length: unknown key, did you mean 'max_model_len'?",
+        ),
         (("replay", "dataset", "made", "sesions"), 1, "did you mean 'sessions'?"),
         (("serve", "max_model_len"), ..., "serve.max_model_len: this key is missing"),
-        (("serve", "max_model_len"), "long", "serve.max_model_len: input should be a valid integer, found 'long'"),
+        (
+            ("serve", "max_model_len"),
+            "long",
+            "serve.max_model_len: input should be a valid integer, found 'long'",
+        ),
         (("serve", "flags", "tensor-parallel-size"), 2, "is derived from topology.tensor_parallel"),
         (("concurrencies",), [4, 2], "concurrencies must be positive, rising and without repeats"),
         (("kv_offload", "dram_utilization"), 0.5, "exactly one of dram_utilization and bytes_per_rank"),
@@ -70,7 +78,9 @@ def test_every_mistake_is_told_at_once() -> None:
 
 
 def test_acceptance_belongs_to_synthetic_rejection() -> None:
-    document = edited(BASE / "config/recipes/tiny-cpu-spec.yaml", "speculation", "rejection", value="block")
+    document = edited(
+        BASE / "config/recipes/tiny-cpu-spec.yaml", "speculation", "rejection", value="block"
+    )
     with pytest.raises(UserError, match="acceptance_length belongs to rejection: synthetic"):
         parse(document, Recipe, "spec.yaml")
 

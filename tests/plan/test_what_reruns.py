@@ -1,0 +1,129 @@
+"""The promises about reruns: what an edit makes stale, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from .conftest import Checkout
+
+RECIPE = "config/recipes/tiny-cpu-tp1pp2.yaml"
+RESULTS = "results/tiny-cpu-tp1pp2"
+POINTS = {f"{RESULTS}/conc{level}/replay.json" for level in (1, 2, 4)}
+PLANS = {f"{RESULTS}/conc{level}/plan.json" for level in (1, 2, 4)}
+PLOTS = {f"results/plots/throughput_against_interactivity.{kind}" for kind in ("svg", "png")}
+SUMMARY = {"results/summary.csv", "results/report.html", *PLOTS}
+
+
+def test_nothing_changed_nothing_to_do(checkout: Checkout) -> None:
+    assert checkout.stale() == set()
+
+
+def test_one_serve_flag_makes_all_points_of_the_recipe_stale(checkout: Checkout) -> None:
+    checkout.edit(RECIPE, "max-num-seqs: 16", "max-num-seqs: 8")
+    assert checkout.stale() == PLANS | POINTS | SUMMARY
+
+
+def test_a_new_concurrency_is_one_new_point(checkout: Checkout) -> None:
+    checkout.edit(RECIPE, "concurrencies: [1, 2, 4]", "concurrencies: [1, 2, 3, 4]")
+    new = {f"{RESULTS}/conc3/plan.json", f"{RESULTS}/conc3/replay.json"}
+    assert checkout.stale() == new | SUMMARY
+
+
+def test_forcing_one_point_reruns_that_point_and_the_summary(checkout: Checkout) -> None:
+    point = f"{RESULTS}/conc2/replay.json"
+    assert checkout.stale(["results/summary.csv"], forced=[point]) == {point, "results/summary.csv"}
+
+
+def test_a_lost_point_is_made_again_and_no_other(checkout: Checkout) -> None:
+    point = f"{RESULTS}/conc2/replay.json"
+    (checkout.folder / point).unlink()
+    assert checkout.stale() == {point} | SUMMARY
+
+
+def test_a_comment_in_the_summariser_reruns_the_summary_and_what_follows(checkout: Checkout) -> None:
+    append(checkout.folder / "scripts/summarise.py", "# a comment\n")
+    assert checkout.stale() == SUMMARY
+
+
+def test_a_comment_in_a_module_of_the_report_reruns_the_report_alone(checkout: Checkout) -> None:
+    append(checkout.folder / "scripts/serve_repro/table/report.py", "# a comment\n")
+    assert checkout.stale() == {"results/report.html"}
+
+
+def test_a_comment_in_the_driving_code_reruns_nothing(checkout: Checkout) -> None:
+    for name in (
+        "launch/ranks.py",
+        "launch/readiness.py",
+        "client/run.py",
+        "point/measure.py",
+        "driver.py",
+    ):
+        append(checkout.folder / "scripts/serve_repro" / name, "# a comment\n")
+    append(checkout.folder / "scripts/replay.py", "# a comment\n")
+    assert checkout.stale() == set()
+
+
+def test_a_new_version_of_the_driving_code_reruns_all_points(checkout: Checkout) -> None:
+    checkout.edit("scripts/serve_repro/driver.py", "VERSION = 1", "VERSION = 1000")
+    assert checkout.stale() == POINTS | SUMMARY
+
+
+def test_a_readme_a_comment_and_an_unread_key_rerun_nothing(checkout: Checkout) -> None:
+    append(checkout.folder / "README.md", "\nMore words.\n")
+    append(checkout.folder / RECIPE, "# a comment\n")
+    append(checkout.folder / "config/sites/laptop.yaml", "# a comment\n")
+    append(checkout.folder / "patches/series.yaml", "# a comment\n")
+    append(checkout.folder / "envs/client/lock.txt", "# a comment\n")
+    checkout.edit(RECIPE, "title: Tiny", "title: Very tiny")
+    checkout.edit("config/sites/laptop.yaml", "title: This machine", "title: My machine")
+    assert checkout.stale() == set()
+
+
+def test_another_order_of_keys_reruns_nothing(checkout: Checkout) -> None:
+    checkout.edit(
+        RECIPE, "    layers: 4\n    hidden_size: 128\n", "    hidden_size: 128\n    layers: 4\n"
+    )
+    assert checkout.stale() == set()
+
+
+def test_another_checkout_path_reruns_nothing(checkout: Checkout, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere" / "deeper"
+    moved.parent.mkdir()
+    shutil.move(checkout.folder, moved)
+    assert Checkout(moved).stale() == set()
+
+
+def test_touched_files_with_the_same_bytes_rerun_nothing(checkout: Checkout) -> None:
+    for path in checkout.folder.rglob("*"):
+        inside = path.relative_to(checkout.folder).parts[0]
+        if path.is_file() and inside in ("scripts", "rules", "config", "envs", "patches", "Snakefile"):
+            path.touch()
+    assert checkout.stale() == set()
+
+
+def test_one_hook_makes_the_recipes_that_use_it_stale(checkout: Checkout) -> None:
+    append(checkout.folder / "patches/hooks/serve_repro_hooks/cpu_pipeline_eager.py", "# a comment\n")
+    patches = {f"{RESULTS}/patches/set.json", f"{RESULTS}/patches/nodes/localhost.json"}
+    assert checkout.stale() == patches | POINTS | SUMMARY
+
+
+def test_a_hook_that_the_recipe_does_not_use_reruns_nothing(checkout: Checkout) -> None:
+    append(checkout.folder / "patches/hooks/serve_repro_hooks/cpu_synthetic_acceptance.py", "# x\n")
+    assert checkout.stale() == set()
+
+
+def test_the_traces_numbers_make_traces_and_points_stale(checkout: Checkout) -> None:
+    checkout.edit(RECIPE, "      sessions: 6", "      sessions: 7")
+    traces = {"resources/made/traces/made-agentic-tiny/manifest.json"}
+    assert checkout.stale() == traces | POINTS | SUMMARY
+
+
+def test_a_pin_of_the_client_makes_the_client_and_the_points_stale(checkout: Checkout) -> None:
+    checkout.edit("envs/client/lock.txt", "agentx-harness==1.0.12", "agentx-harness==1.0.13")
+    assert checkout.stale() == {".envs/client/environment.json"} | POINTS | SUMMARY
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(text)
