@@ -24,6 +24,9 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 
+if workflow.output_settings.dryrun:
+    print(*SWEEP.previews(), sep="\n")
+
 
 wildcard_constraints:
     recipe="[a-z0-9][a-z0-9.-]*",

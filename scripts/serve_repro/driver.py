@@ -32,8 +32,6 @@ class Constants(NamedTuple):
     """How often the ranks' shared memory is noted, for removal after a kill."""
     progress_every_s: float = 10.0
     """How often progress is told."""
-    window_margin: float = 0.02
-    """How much shorter than planned a window may be, as a share."""
     token_margin: float = 0.02
     """How far server and client may differ in tokens, as a share of the client's."""
     acceptance_margin: float = 0.05

@@ -10,7 +10,8 @@ from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
 from serve_repro.patches.series import Patch, choose, read_series, set_id
 from serve_repro.plan.build import make_plan
-from serve_repro.plan.model import Plan
+from serve_repro.plan.model import Plan, read_plan
+from serve_repro.plan.shell import render
 from serve_repro.recipe.load import load, meant, parse
 from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
 from serve_repro.recipe.settings import Settings
@@ -58,6 +59,19 @@ class Sweep:
     def plan_digest(self, recipe: str, concurrency: int | str) -> str:
         """Identity of one point's plan."""
         return self.plan(recipe, concurrency).digest()
+
+    def previews(self) -> list[str]:
+        """Shell text of one plan a recipe whose plan files are not what would be written now."""
+        shown = []
+        for recipe in self.recipes:
+            plans = [plan for (name, _), plan in self.plans.items() if name == recipe]
+            new = [plan for plan in plans if not _is_written(plan)]
+            if new:
+                others = [str(plan.concurrency) for plan in new[1:]]
+                listed = ", ".join(others)
+                same = f"# The same server, and --concurrency {listed}, at the other points.\n"
+                shown.append(render(new[0]) + (same if others else ""))
+        return shown
 
     def image(self, recipe: str) -> str:
         """What a recipe's ranks run in: an image name, or envs/<name>."""
@@ -134,6 +148,14 @@ class Sweep:
                         expected=before,
                         found=numbers,
                     )
+
+
+def _is_written(plan: Plan) -> bool:
+    path = Path(f"results/{plan.recipe}/conc{plan.concurrency}/plan.json")
+    try:
+        return read_plan(path) == plan
+    except UserError:
+        return False
 
 
 def _named(base: Path, kind: str, name: str) -> Path:

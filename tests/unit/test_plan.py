@@ -105,7 +105,7 @@ def test_a_site_without_dram_is_refused_where_a_share_is_wanted() -> None:
     site = load(BASE / "config/sites/mi355x-amds.yaml", Site).model_copy(
         update={"dram_mib_per_node": None}
     )
-    with pytest.raises(UserError, match="mi355x-amds.yaml: dram_mib_per_node"):
+    with pytest.raises(UserError, match=r"mi355x-amds\.yaml: dram_mib_per_node"):
         make_plan(recipe, site, 4)
 
 
@@ -120,7 +120,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
 def test_a_plan_of_another_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text('{"recipe": "x"}', encoding="utf-8")
-    with pytest.raises(UserError, match="snakemake .* --force"):
+    with pytest.raises(UserError, match=r"snakemake .* --force"):
         read_plan(path)
 
 

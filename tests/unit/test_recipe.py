@@ -17,6 +17,7 @@ from serve_repro.sweep import Sweep
 
 BASE = Path(__file__).parents[2]
 TINY = BASE / "config/recipes/tiny-cpu-tp1pp2.yaml"
+SPEC = BASE / "config/recipes/tiny-cpu-spec.yaml"
 LAPTOP = BASE / "config/sites/laptop.yaml"
 
 
@@ -50,14 +51,14 @@ def test_shipped_sites_load(path: Path) -> None:
         (
             ("serve", "max_model_length"),
             1,
-            "serve.max_model_length: unknown key, did you mean 'max_model_len'?",
+            "max_model_length: unknown key, did you mean 'max_model_len'?",
         ),
         (("replay", "dataset", "made", "sesions"), 1, "did you mean 'sessions'?"),
         (("serve", "max_model_len"), ..., "serve.max_model_len: this key is missing"),
         (
             ("serve", "max_model_len"),
             "long",
-            "serve.max_model_len: input should be a valid integer, found 'long'",
+            "max_model_len: input should be a valid integer, found 'long'",
         ),
         (("serve", "flags", "tensor-parallel-size"), 2, "is derived from topology.tensor_parallel"),
         (("concurrencies",), [4, 2], "concurrencies must be positive, rising and without repeats"),
@@ -86,9 +87,7 @@ def test_acceptance_belongs_to_synthetic_rejection() -> None:
 
 
 def test_acceptance_cannot_exceed_what_is_drafted() -> None:
-    document = edited(
-        BASE / "config/recipes/tiny-cpu-spec.yaml", "speculation", "acceptance_length", value=3.5
-    )
+    document = edited(SPEC, "speculation", "acceptance_length", value=3.5)
     with pytest.raises(UserError, match="above draft_tokens"):
         parse(document, Recipe, "spec.yaml")
 

@@ -35,11 +35,11 @@ def not_cancelled(plan: Plan, evidence: Evidence) -> Result:
 
 
 def window(plan: Plan, evidence: Evidence) -> Result:
-    """The measured window is as long as planned, to a tolerance for its last request."""
+    """The measured window is as long as planned, less one idle gap at its end at most."""
     duration = (evidence.aggregate.get("benchmark_duration") or {}).get("avg")
     if duration is None:
         return _result("window", None, "no benchmark_duration in the client's aggregate")
-    good = duration >= plan.client.duration_s * (1 - CONSTANTS.window_margin)
+    good = duration >= plan.client.duration_s - plan.client.idle_gap_s
     return _result("window", good, f"{duration:.1f} s of {plan.client.duration_s} s")
 
 

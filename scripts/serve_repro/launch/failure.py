@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 
 class PointFailed(Exception):
     """One point cannot be finished; its evidence stays and the other points go on.
@@ -16,6 +18,7 @@ class PointFailed(Exception):
         self.stage = stage
         self.reason = reason
         self.details = details
+        self.noticed = datetime.now(UTC)
         super().__init__(f"{stage}: {reason}")
 
 

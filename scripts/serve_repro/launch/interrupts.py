@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from types import FrameType
+
+import psutil
 
 from serve_repro.launch.failure import Interrupted
 
@@ -20,7 +21,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._parent = os.getppid()
+        self._workflow = workflow_above()
         for number in _SIGNALS:
             signal.signal(number, self._remember)
 
@@ -32,10 +33,23 @@ class Interrupts:
         """Raise if a stop was asked for.
 
         Raises:
-            Interrupted: a signal came, or the process that started this one is gone (then nobody
+            Interrupted: a signal came, or the Snakemake that started this point is gone (then nobody
                 waits for the point any more, and a rerun would meet its servers).
         """
         if self.received is not None:
             raise Interrupted(stage, f"interrupted by {self.received.name}")
-        if os.getppid() != self._parent:
+        # is_running compares the start time too: a reused process id does not fool it.
+        if self._workflow is not None and not self._workflow.is_running():
             raise Interrupted(stage, "the workflow that started this point is gone")
+
+
+def workflow_above() -> psutil.Process | None:
+    """The nearest Snakemake among this process's ancestors; None when it was started by hand."""
+    for process in psutil.Process().parents():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if any("snakemake" in word.rpartition("/")[2] for word in words[:3]):
+            return process
+    return None

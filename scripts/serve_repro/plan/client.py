@@ -9,6 +9,9 @@ from serve_repro.recipe.recipe import Recipe, Replay
 SUBMISSION_MIN_S = 900
 """Shortest window that the benchmark's own rules accept."""
 
+SYSTEM_IDLE_CAP_S = 10
+"""The scenario lets the whole system idle for at most this long (agentx-harness locks it)."""
+
 
 def client_plan(recipe: Recipe, concurrency: int, smoke: bool) -> ClientPlan:
     """agentx-harness for one point; `smoke` adds the override that marks it as no submission."""
@@ -57,6 +60,7 @@ def client_plan(recipe: Recipe, concurrency: int, smoke: bool) -> ClientPlan:
         tokenizer=recipe.model.id,
         hub_traces=replay.dataset.hub is not None,
         duration_s=replay.duration_s,
+        idle_gap_s=min(SYSTEM_IDLE_CAP_S, replay.trace_idle_gap_cap_s),
         limit_s=limit,
     )
 

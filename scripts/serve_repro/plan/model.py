@@ -72,6 +72,8 @@ class ClientPlan(Strict):
     """Whether the traces come from a hub cache (otherwise from a plain folder)."""
     duration_s: int
     """Measured window."""
+    idle_gap_s: float
+    """Longest time in which no request need be under way: the last one may end this early."""
     limit_s: float
     """Longest the client may run in all: set-up, warm-up, window, drain, export."""
 

@@ -22,7 +22,7 @@ from serve_repro.launch.failure import Interrupted, PointFailed
 from serve_repro.launch.interrupts import Interrupts
 from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
-from serve_repro.plan.bindings import fill_all
+from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind
@@ -68,10 +68,13 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     }
     try:
         point["seconds"] = _drive(plan, proofs, run_id, attempt, scratch, interrupts)
+        began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
+        point["seconds"]["judge"] = round(time.monotonic() - began, 3)
     except PointFailed as failure:
         status = "interrupted" if isinstance(failure, Interrupted) else "failed"
-        point |= {"status": status, "stage": failure.stage, "reason": failure.reason}
+        noticed = failure.noticed.isoformat(timespec="milliseconds")
+        point |= {"status": status, "stage": failure.stage, "reason": failure.reason, "noticed": noticed}
         if failure.details:
             LOGGER.info("%s", failure.details)
     finally:
@@ -94,10 +97,7 @@ def _drive(
         PointFailed: whatever ended the attempt early; the ranks are stopped by then.
     """
     values = bind(plan, proofs, run_id, attempt, scratch)
-    commands = {f"rank{rank.rank}": rank.start.argv for rank in plan.ranks}
-    bound = {name: fill_all(argv, values[int(name[4:])]) for name, argv in commands.items()}
-    bound["client"] = fill_all(plan.client.command.argv, values[0])
-    write_json(attempt / "launch.json", {"values": values, "commands": bound})
+    write_json(attempt / "launch.json", _launched(plan, values))
     traces = Path(values[0]["TRACES_DIR"]) if plan.client.hub_traces else None
     hub.prepare(
         Path(values[0]["HUB_DIR"]), plan.client.tokenizer, Path(values[0]["WEIGHTS_DIR"]), traces
@@ -125,10 +125,25 @@ def _drive(
     finally:
         ranks.stop(plan.readiness.stop_s)
     stopped = clock()
+    healthy, tokens = serving["seconds"]["healthy"], serving["seconds"]["first_tokens"]
     return {
         "boot": round(ready - began, 3),
+        "first_tokens": round(tokens - healthy, 3),
         "replay": round(replayed - ready, 3),
         "stop": round(stopped - replayed, 3),
+    }
+
+
+def _launched(plan: Plan, values: list[dict[str, str]]) -> dict[str, Any]:
+    """What this attempt starts, word for word: {values, commands: {rank<r>, client: {argv, env}}}."""
+    commands = {f"rank{rank.rank}": (rank.start, values[rank.rank]) for rank in plan.ranks}
+    commands["client"] = (plan.client.command, values[0])
+    return {
+        "values": values,
+        "commands": {
+            name: {"argv": fill_all(command.argv, own), "env": fill_env(command.env, own)}
+            for name, (command, own) in commands.items()
+        },
     }
 
 
