@@ -25,8 +25,7 @@ BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
 from serve_repro.client import hub  # noqa: E402
-from serve_repro.command import Command  # noqa: E402
-from serve_repro.launch.ranks import environment  # noqa: E402
+from serve_repro.launch.environment import clean_environment  # noqa: E402
 
 POINTS = "results/tiny-cpu-tp1pp2/conc*/replay.json"
 STOP_S = 3  # the recipe's deadlines.stop_s
@@ -75,27 +74,29 @@ def timed_script(points: list[Path]) -> float:
 
 
 def read_launch(point: Path, folder: Path) -> dict[str, Any]:
-    """What the workflow launched for a point, its folders replaced by fresh ones."""
+    """{folder, port, commands} of a point as it was launched, its folders replaced by fresh ones."""
     attempt = point.parent / json.loads(point.read_text(encoding="utf-8"))["attempt"]
-    text = (attempt / "launch.json").read_text(encoding="utf-8")
-    values = json.loads(text)["values"][0]
-    own = folder / point.parent.name
-    scratch = own / "scratch"
-    launch: dict[str, Any] = json.loads(
-        text.replace(values["SCRATCH"], str(scratch)).replace(values["RUN_DIR"], str(own))
-    )
-    for rank in range(len(launch["values"])):
-        (own / f"rank{rank}").mkdir(parents=True)
-    scratch.mkdir()
-    words = launch["commands"]["client"]["argv"]
+    launch = json.loads((attempt / "launch.json").read_text(encoding="utf-8"))
+    values, own = launch["values"][0], folder / point.parent.name
+    fresh = {values["RUN_DIR"]: own, values["SCRATCH"]: own / "scratch"}
+    commands = {"client": launch["client"]}
+    for status in attempt.glob("rank*/started.json"):
+        commands[status.parent.name] = json.loads(status.read_text(encoding="utf-8"))
+        fresh[commands[status.parent.name]["scratch"]] = own / f"scratch-{status.parent.name}"
+        (own / status.parent.name).mkdir(parents=True)
+    text = json.dumps(commands)
+    for old, new in fresh.items():
+        text = text.replace(old, str(new))
+        new.mkdir(parents=True, exist_ok=True)
+    words = launch["client"]["argv"]
     tokenizer = words[words.index("--tokenizer") + 1]
-    hub.prepare(scratch / "hub", tokenizer, Path(values["WEIGHTS_DIR"]), None)
-    return launch | {"folder": str(own)}
+    hub.prepare(own / "scratch/hub", tokenizer, Path(values["WEIGHTS_DIR"]), None)
+    return {"folder": str(own), "port": values["API_PORT"], "commands": json.loads(text)}
 
 
 def shell_of_point(launch: dict[str, Any]) -> str:
     """Start headless first, wait for /health, replay, stop, as a person would write it."""
-    folder, port = launch["folder"], launch["values"][0]["API_PORT"]
+    folder, port = launch["folder"], launch["port"]
     ranks = sorted((name for name in launch["commands"] if name.startswith("rank")), reverse=True)
     lines = []
     for name in ranks:
@@ -114,7 +115,7 @@ def shell_of_point(launch: dict[str, Any]) -> str:
 
 def shell_words(command: dict[str, Any]) -> str:
     """`env -i NAME=value ... program ...`: the launcher's clean environment."""
-    env = environment(Command(argv=command["argv"], env=command["env"]), {})
+    env = clean_environment() | command["env"]
     pairs = [f"{name}={value}" for name, value in env.items()]
     return shlex.join(["env", "-i", *pairs, *command["argv"]])
 

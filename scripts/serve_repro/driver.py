@@ -26,6 +26,14 @@ class Constants(NamedTuple):
     """Its prompt."""
     client_interrupt_grace_s: float = 60.0
     """How long the client may export after SIGINT."""
+    beat_every_s: float = 1.0
+    """How often a rank's holder says that it is there."""
+    lost_after_s: float = 15.0
+    """After how long a silence a rank counts as lost."""
+    holder_grace_s: float = 10.0
+    """What a holder may need beyond the rank's grace and kill: clean-up, Slurm's way back."""
+    export_s: float = 20.0
+    """What an interrupted client usually needs to export, kept free before a job's time limit."""
     kill_grace_s: float = 10.0
     """How long a killed process may take to vanish."""
     note_shared_memory_every_s: float = 5.0

@@ -78,9 +78,8 @@ class Sweep:
         return next(plan.image for (name, _), plan in self.plans.items() if name == recipe)
 
     def nodes(self, recipe: str) -> list[str]:
-        """The nodes that a recipe serves on, each once, in rank order."""
-        plan = next(plan for (name, _), plan in self.plans.items() if name == recipe)
-        return list(dict.fromkeys(rank.node for rank in plan.ranks))
+        """The nodes that a recipe may serve on: each needs its proofs."""
+        return next(plan.nodes for (name, _), plan in self.plans.items() if name == recipe)
 
     def models(self, recipe: str) -> list[ModelSource]:
         """The models of a recipe: what is served, and the draft if there is one."""

@@ -107,7 +107,9 @@ def assert_nothing_left(attempt: Path) -> None:
     """No process, port, scratch folder or shared memory of an attempt is left."""
     values = read(attempt / "launch.json")["values"][0]
     assert processes_of(values["RUN_ID"]) == []
-    assert not Path(values["SCRATCH"]).exists()
+    started = [read(path) for path in attempt.glob("rank*/started.json")]
+    for scratch in [values["SCRATCH"], *(entry["scratch"] for entry in started)]:
+        assert not Path(scratch).exists()
     ports = {int(values["API_PORT"]), int(values["MASTER_PORT"])}
     assert [port for port in ports if listeners(port)] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 from .conftest import RECIPE, Checkout, assert_nothing_left, checkout_into, read
@@ -43,7 +44,7 @@ def test_plot_report_and_message(demo: Checkout) -> None:
     report = (demo.folder / "results/report.html").read_text(encoding="utf-8")
     assert "3 valid points" in report
     assert "<svg" in report
-    assert "http://" not in report.replace("http://www.w3.org", "").replace("http://purl.org", "")
+    assert not re.search(r"""(src|href)=["']?https?:|@import|url\(http""", report), "needs the network"
     said = (demo.folder / "output.txt").read_text(encoding="utf-8")
     for made in ("results/summary.csv", "results/report.html", f"results/{RECIPE}", str(png.name)):
         assert made in said.rpartition("TTFT p50 ms")[2]

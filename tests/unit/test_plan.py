@@ -140,4 +140,6 @@ def test_shown_commands_mean_in_a_shell_what_the_plan_says() -> None:
     setup = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
     script = f"{setup}srun() {{ printf '%s\\0' srun \"$@\"; }}\n{command}\n"
     shown = subprocess.run(["bash", "-c", script], capture_output=True, check=True, text=True).stdout
-    assert shown.rstrip("\0").split("\0") == [fill(word, values) for word in rank.start.argv]
+    assert shown.rstrip("\0").split("\0") == [
+        fill(word, values) for word in [*rank.prefix, *rank.start.argv]
+    ]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from serve_repro.driver import CONSTANTS
 from serve_repro.launch.causes import tail
+from serve_repro.launch.environment import clean_environment
+from serve_repro.launch.exits import describe_exit
 from serve_repro.launch.failure import PointFailed
-from serve_repro.launch.ranks import describe_exit, environment
-from serve_repro.plan.bindings import fill_all
+from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import ClientPlan
 
 LOGGER = logging.getLogger("serve_repro")
@@ -40,7 +41,7 @@ def run_client(
     with log.open("ab") as stream:
         process = subprocess.Popen(
             fill_all(plan.command.argv, values),
-            env=environment(plan.command, values),
+            env=clean_environment() | fill_env(plan.command.env, values),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=stream,

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import psutil
 
-RUN_ID = "SERVE_REPRO_RUN_ID"
+RUN_ID, RANK = "SERVE_REPRO_RUN_ID", "SERVE_REPRO_RANK"
 _SHM = "/dev/shm/"
 
 
-def processes_of(run_id: str) -> list[psutil.Process]:
-    """Living processes that belong to an attempt."""
-    mark = f"{RUN_ID}={run_id}\0".encode()
+def processes_of(run_id: str, rank: int | None = None) -> list[psutil.Process]:
+    """Living processes on this machine that belong to an attempt, or to one rank of it."""
+    marks = {f"{RUN_ID}={run_id}".encode()}
+    if rank is not None:
+        marks.add(f"{RANK}={rank}".encode())
     found = []
     for process in psutil.process_iter(["status"]):
         if process.info["status"] == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
@@ -27,7 +29,7 @@ def processes_of(run_id: str) -> list[psutil.Process]:
             environment = Path(f"/proc/{process.pid}/environ").read_bytes()
         except OSError:  # it ended, or it is another user's
             continue
-        if mark in environment + b"\0":
+        if marks <= set(environment.split(b"\0")):
             found.append(process)
     return found
 

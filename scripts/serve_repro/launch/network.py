@@ -34,6 +34,29 @@ def address_towards(peer: str) -> tuple[str, str]:
     return address, "lo" if address.startswith("127.") else ""
 
 
+def own_address(peer: str) -> tuple[str, str]:
+    """This node's (address, interface) as its peer reaches it.
+
+    Where both nodes' names lie in 127.0.0.0/8, they are simulated on one machine; its kernel then
+    says 127.0.0.1 for every route, and the node's own name tells them apart.
+    """
+    address, interface = address_towards(peer)
+    if address.startswith("127."):
+        own = _loopback_of(socket.gethostname())
+        if own is not None and own != address:
+            return own, interface
+    return address, interface
+
+
+def _loopback_of(name: str) -> str | None:
+    """The address of a name if it is a loopback one."""
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return None
+    return address if address.startswith("127.") else None
+
+
 def choose_ports(ports: Ports, count: int) -> list[int]:
     """Free TCP ports of the site's range; the first is the site's own API port if it insists.
 

@@ -1,162 +1,177 @@
-"""The server's ranks as processes: started headless first, watched, and stopped as a whole."""
+"""The server's ranks, each held on its node: started headless first, watched, stopped as a whole."""
 
 from __future__ import annotations
 
+import json
 import logging
-import os
-import signal
 import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
-import psutil
-
-from serve_repro.command import Command
+from serve_repro.documents import write_json
 from serve_repro.driver import CONSTANTS
-from serve_repro.launch import leftovers
 from serve_repro.launch.causes import known_cause, tail
+from serve_repro.launch.environment import clean_environment
+from serve_repro.launch.exits import describe_exit
 from serve_repro.launch.failure import PointFailed
-from serve_repro.plan.bindings import fill_all, fill_env
-from serve_repro.plan.model import RankPlan
+from serve_repro.launch.slurm import slurm_environment
+from serve_repro.plan.bindings import fill_all
+from serve_repro.plan.model import Plan, RankPlan
 
 LOGGER = logging.getLogger("serve_repro")
 
-_INHERITED = ("PATH", "LANG", "LC_ALL", "HOME", "USER", "LD_LIBRARY_PATH")
-"""All that a rank or client takes over from the launcher's environment: no token, no surprise."""
-
-POLL_S = 0.1
-
-
-def environment(command: Command, values: dict[str, str]) -> dict[str, str]:
-    """A clean base, and what the plan says."""
-    base = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**base, **fill_env(command.env, values)}
-
-
-def describe_exit(code: int) -> str:
-    """'exit code 3' or 'signal SIGKILL'."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
+HOLDER = Path(__file__).parents[2] / "hold_rank.py"
 
 
 class Rank:
-    """One started rank."""
+    """One rank: the process that holds it (here, or a Slurm step), and what that has said."""
 
-    def __init__(self, plan: RankPlan, values: dict[str, str], log: Path) -> None:
+    def __init__(self, plan: RankPlan, values: dict[str, str], folder: Path, order: Path) -> None:
         self.plan = plan
-        self.values = values
-        self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as stream:
+        self.node = values["NODE"]
+        self.folder = folder
+        self.said: dict[str, dict[str, Any]] = {}
+        self.heard_at = time.monotonic()
+        with (folder / "holder.log").open("ab") as log:
             self.process = subprocess.Popen(
-                fill_all(plan.start.argv, values),
-                env=environment(plan.start, values),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
+                [*fill_all(plan.prefix, values), sys.executable, str(HOLDER), str(order)],
+                env=clean_environment() | slurm_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
                 start_new_session=True,  # a Ctrl-C reaches the launcher, which stops ranks in order
             )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError:  # Slurm's own words
+                continue
+            self.heard_at = time.monotonic()
+            self.said[said["event"]] = said
+
+    def problem(self) -> str | None:
+        """Why this rank can no longer be counted on; None while it is well."""
+        ended = self.said.get("ended")
+        if ended is not None:
+            return self._how_it_ended(ended)
+        if self.process.poll() is not None:
+            self._listener.join(CONSTANTS.poll_s)  # its last words may still be in the pipe
+            ended = self.said.get("ended")
+            if ended is not None:
+                return self._how_it_ended(ended)
+            cause = known_cause(self.folder / "holder.log")
+            told = f": {cause}" if cause else ""
+            return f"was lost with its holder ({describe_exit(self.process.returncode)}){told}"
+        silent = time.monotonic() - self.heard_at
+        if silent > CONSTANTS.lost_after_s:
+            return f"has been silent for {silent:.0f} s: its node or the network is gone"
+        return None
+
+    def _how_it_ended(self, ended: dict[str, Any]) -> str:
+        if ended["asked"]:
+            return f"was told to stop by somebody else ({ended['asked']})"
+        cause = known_cause(self.folder / "server.log")
+        return f"ended by {describe_exit(ended['code'])}{f': {cause}' if cause else ''}"
+
+    def release(self) -> None:
+        """Ask the holder to end its rank."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                return  # it has ended already
 
 
 class Ranks:
     """All ranks of one server, as one thing that lives or ends together.
 
     Args:
-        plans: the ranks.
-        values: what the plan's names stand for, by rank.
-        folder: the attempt's folder; rank r logs to <folder>/rank<r>/server.log.
-        run_id: the mark of this attempt.
+        plan: the point.
+        values: what the plan's names stand for, by rank, except what only the node knows.
+        attempt: the attempt's folder; rank r has <attempt>/rank<r>/.
     """
 
-    def __init__(
-        self, plans: list[RankPlan], values: list[dict[str, str]], folder: Path, run_id: str
-    ) -> None:
-        self._plans = plans
+    def __init__(self, plan: Plan, values: list[dict[str, str]], attempt: Path) -> None:
+        self._plan = plan
         self._values = values
-        self._folder = folder
-        self._run_id = run_id
-        self._shared_memory: set[Path] = set()
-        self._noted_at = 0.0
+        self._attempt = attempt
         self.started: list[Rank] = []
 
-    def log(self, rank: int) -> Path:
-        """Where a rank's output goes."""
-        return self._folder / f"rank{rank}" / "server.log"
+    def folder(self, rank: int) -> Path:
+        """Where a rank's log, attestations and status go."""
+        return self._attempt / f"rank{rank}"
 
     def start(self) -> None:
         """Start the highest rank first, rank 0 last: it is the one that waits for the others."""
-        for plan in sorted(self._plans, key=lambda plan: -plan.rank):
-            LOGGER.info("rank %d (%s) starts on node %s", plan.rank, plan.role, plan.node)
-            self.started.append(Rank(plan, self._values[plan.rank], self.log(plan.rank)))
+        for plan in sorted(self._plan.ranks, key=lambda plan: -plan.rank):
+            values, folder = self._values[plan.rank], self.folder(plan.rank)
+            folder.mkdir(parents=True)
+            order = folder / "order.json"
+            write_json(
+                order,
+                {
+                    "rank": plan.rank,
+                    "run_id": values["RUN_ID"],
+                    "folder": str(folder.absolute()),
+                    "start": plan.start.model_dump(),
+                    "cleanup": [command.model_dump() for command in plan.cleanup],
+                    "values": values,
+                    "master": values["MASTER_ADDR"],
+                    "stop_s": self._plan.readiness.stop_s,
+                },
+            )
+            LOGGER.info("rank %d (%s) starts on node %s", plan.rank, plan.role, values["NODE"])
+            self.started.append(Rank(plan, values, folder, order))
 
     def check(self, stage: str) -> None:
-        """Raise if any rank has ended: without one of them, none may be measured.
+        """Raise if any rank is not well: without one of them, none may be measured.
 
         Raises:
-            PointFailed: names rank, node, exit and, where the log tells it, the cause.
+            PointFailed: names rank, node, what happened and, where a log tells it, the cause.
         """
-        self._note_shared_memory()
         for rank in self.started:
-            code = rank.process.poll()
-            if code is not None:
-                cause = known_cause(rank.log)
-                reason = f"rank {rank.plan.rank} on node {rank.plan.node} ended by {describe_exit(code)}"
-                details = f"last lines of {rank.log}:\n{tail(rank.log, 20)}"
-                raise PointFailed(stage, f"{reason}{f': {cause}' if cause else ''}", details)
+            problem = rank.problem()
+            if problem is not None:
+                log = rank.folder / "server.log"
+                raise PointFailed(
+                    stage,
+                    f"rank {rank.plan.rank} on node {rank.node} {problem}",
+                    f"last lines of {log}:\n{tail(log, 20)}",
+                )
 
-    def stop(self, grace_s: float) -> None:
-        """End every rank and whatever belongs to them: TERM, then KILL, then look again.
+    def stop(self) -> None:
+        """End every rank and whatever belongs to it, on every node.
 
         Raises:
-            PointFailed: something of ours outlived KILL.
+            PointFailed: something of ours outlived it.
         """
         started = time.monotonic()
-        self._note_shared_memory(now=True)
         for rank in self.started:
-            if rank.process.poll() is None:
-                rank.process.send_signal(signal.SIGTERM)
-        while time.monotonic() - started < grace_s and self._any_running():
-            time.sleep(POLL_S)
-        left = leftovers.processes_of(self._run_id)
-        self._shared_memory |= leftovers.shared_memory_of(left)
-        if left:
-            names = ", ".join(f"{process.pid} {_name(process)}" for process in left)
-            LOGGER.info("still there after %.0f s, killed: %s", time.monotonic() - started, names)
-        stubborn = leftovers.kill(left, CONSTANTS.kill_grace_s)
+            rank.release()
+        limit = self._plan.readiness.stop_s + CONSTANTS.kill_grace_s + CONSTANTS.holder_grace_s
+        outlived = []
         for rank in self.started:
-            rank.process.wait()
-        self._run_cleanup()
-        removed = leftovers.remove_shared_memory(self._shared_memory)
-        if removed:
-            LOGGER.info("removed shared memory that killed ranks left: %d files", len(removed))
+            try:
+                rank.process.wait(max(0.0, limit - (time.monotonic() - started)))
+            except subprocess.TimeoutExpired:
+                # Slurm kills a step's processes when its srun is terminated.
+                rank.process.terminate()
+                outlived.append(f"rank {rank.plan.rank}: its holder did not end in {limit:.0f} s")
+                rank.process.wait()
+            ended = rank.said.get("ended", {})
+            if ended.get("killed"):
+                names = ", ".join(ended["killed"])
+                LOGGER.info("rank %d: killed after the grace: %s", rank.plan.rank, names)
+            outlived += [f"rank {rank.plan.rank}: process {pid}" for pid in ended.get("left", [])]
         LOGGER.info("ranks stopped after %.1f s", time.monotonic() - started)
-        if stubborn:
-            raise PointFailed("stop", f"processes outlived KILL: {[p.pid for p in stubborn]}")
-
-    def _any_running(self) -> bool:
-        running = any(rank.process.poll() is None for rank in self.started)
-        return running or bool(leftovers.processes_of(self._run_id))
-
-    def _run_cleanup(self) -> None:
-        for rank in self.started:
-            for command in rank.plan.cleanup:
-                argv = fill_all(command.argv, rank.values)
-                run = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-                if run.returncode:
-                    LOGGER.info("%s: %s", " ".join(argv), run.stderr.strip())
-
-    def _note_shared_memory(self, now: bool = False) -> None:
-        if now or time.monotonic() - self._noted_at > CONSTANTS.note_shared_memory_every_s:
-            self._noted_at = time.monotonic()
-            self._shared_memory |= leftovers.shared_memory_of(leftovers.processes_of(self._run_id))
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return str(process.name())
-    except psutil.Error:
-        return "(ended)"
+        if outlived:
+            raise PointFailed("stop", f"outlived the stop: {'; '.join(outlived)}")

@@ -9,6 +9,7 @@ from serve_repro.errors import UserError
 
 MEANINGS = {
     "RUN_ID": "name of this attempt; it marks each process and container that belongs to it",
+    "NODE": "this rank's node: node r of the allocation",
     "RUN_DIR": "folder of this attempt",
     "RANK_DIR": "folder of one rank in it",
     "SCRATCH": "short-lived folder on the node, removed at the end",

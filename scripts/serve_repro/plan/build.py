@@ -6,6 +6,7 @@ import json
 import math
 import string
 
+from serve_repro.command import Command
 from serve_repro.errors import UserError
 from serve_repro.plan import model, sizes
 from serve_repro.plan.bindings import MEANINGS
@@ -38,6 +39,7 @@ def make_plan(recipe: Recipe, site: Site, concurrency: int) -> model.Plan:
         image=RUNTIMES[site.runtime].image(recipe),
         runtime=site.runtime,
         runner=site.runner,
+        nodes=site.nodes,
         patches=recipe.patches,
         topology=_topology(recipe, site),
         memory=_memory(recipe, site),
@@ -83,21 +85,20 @@ def _check_fit(recipe: Recipe, site: Site, concurrency: int) -> None:
 
 
 def _rank_plans(recipe: Recipe, site: Site, concurrency: int) -> list[model.RankPlan]:
-    runtime, wrap = RUNTIMES[site.runtime], RUNNERS[site.runner]
+    runtime = RUNTIMES[site.runtime]
     image = runtime.image(recipe)
     count = sizes.server_ranks(recipe.topology, site.accelerators.per_node)
     plans = []
     for rank in range(count):
-        node = site.nodes[rank] if site.runner == "srun" else site.nodes[0]
         serve = serve_command(recipe, site, rank, count, runtime.view)
         name = f"serve-repro-{recipe.name}-conc{concurrency}-${{RUN_ID}}-r{rank}"
         plans.append(
             model.RankPlan(
                 rank=rank,
-                node=node,
                 role="headless" if rank else "api",
-                start=wrap(runtime.start(serve, image, name, site), node),
-                cleanup=[wrap(command, node) for command in runtime.cleanup(name, site)],
+                prefix=RUNNERS[site.runner],
+                start=runtime.start(serve, image, name, site),
+                cleanup=runtime.cleanup(name, site),
             )
         )
     return plans
@@ -141,7 +142,7 @@ def _expectations(recipe: Recipe, site: Site, reasons: list[str]) -> model.Expec
 def _used_bindings(ranks: list[model.RankPlan], client: model.ClientPlan) -> dict[str, str]:
     commands = [client.command]
     for rank in ranks:
-        commands += [rank.start, *rank.cleanup]
+        commands += [Command(argv=rank.prefix), rank.start, *rank.cleanup]
     text = json.dumps([command.model_dump() for command in commands])
     used = set(string.Template(text).get_identifiers()) & MEANINGS.keys()
     return {name: meaning for name, meaning in MEANINGS.items() if name in used}

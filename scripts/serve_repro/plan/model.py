@@ -17,10 +17,11 @@ class RankPlan(Strict):
     """One server rank: node `rank` of the server."""
 
     rank: int
-    node: str
     role: Literal["api", "headless"]
+    prefix: list[str]
+    """What brings a command to the rank's node: a Slurm step; empty on the launcher's own machine."""
     start: Command
-    """What the launcher starts: runner (Slurm step) around runtime (container) around `vllm serve`."""
+    """What is started there: the runtime (container) around `vllm serve`."""
     cleanup: list[Command]
     """What removes the rank's container, should it outlive its start command."""
 
@@ -112,6 +113,8 @@ class Plan(Strict):
     """Image reference without tag where a container is used, else envs/<name>."""
     runtime: str
     runner: str
+    nodes: list[str]
+    """Nodes that may serve: as many as there are ranks, or more to choose from."""
     patches: list[str]
     topology: Topology
     memory: Memory | None
@@ -127,8 +130,11 @@ class Plan(Strict):
     """What a reader should know before starting it."""
 
     def digest(self) -> str:
-        """Sha256 of the plan: its identity, and what decides whether a point is stale."""
-        return digest(self.model_dump(mode="json"))
+        """Sha256 of the plan: its identity, and what decides whether a point is stale.
+
+        Words for people are left out: a better sentence must not cost a measurement.
+        """
+        return digest(self.model_dump(mode="json", exclude={"bindings", "warnings"}))
 
 
 def read_plan(path: Path) -> Plan:

@@ -19,6 +19,7 @@ def render(plan: Plan) -> str:
         f"# {plan.topology.world_size} x {plan.topology.accelerator}, "
         f"TP{plan.topology.tensor_parallel} x PP{plan.topology.pipeline_parallel}, "
         f"{len(plan.ranks)} rank(s), {plan.runtime} on {plan.runner}, {plan.expect.validity} run",
+        f"# nodes: {' '.join(plan.nodes)}",
     ]
     if plan.memory:
         lines.append(
@@ -30,20 +31,20 @@ def render(plan: Plan) -> str:
     lines += ["", "# Filled in by the launch; set them to run this by hand:"]
     lines += [f"{name}=  # {meaning}" for name, meaning in plan.bindings.items()]
     for rank in sorted(plan.ranks, key=lambda rank: -rank.rank):
-        lines += ["", f"# rank {rank.rank} ({rank.role}) on node {rank.node}", *words(rank.start)]
+        lines += ["", f"# rank {rank.rank} ({rank.role})", *words(rank.start, rank.prefix)]
     lines += ["", "# replay client, on rank 0's node, once a completion brings tokens"]
     lines += words(plan.client.command)
     for rank in plan.ranks:
         for command in rank.cleanup:
-            lines += ["", f"# clean-up of rank {rank.rank}", *words(command)]
+            lines += ["", f"# clean-up of rank {rank.rank}", *words(command, rank.prefix)]
     return "\n".join(lines) + "\n"
 
 
-def words(command: Command) -> list[str]:
-    """One command, an option with its value a line."""
+def words(command: Command, prefix: list[str] | None = None) -> list[str]:
+    """One command behind its prefix, an option with its value a line."""
     groups: list[list[str]] = [[f"{name}={quote(value)}"] for name, value in command.env.items()]
     groups.append([])
-    for word in command.argv:
+    for word in [*(prefix or []), *command.argv]:
         # `--key=value` is complete: what follows it is the next program's name, not its value.
         complete = bool(groups[-1]) and groups[-1][-1].startswith("--") and "=" in groups[-1][-1]
         if groups[-1] and (_OPTION.match(word) or complete):

@@ -24,6 +24,7 @@ from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
 from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
+from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind
 
@@ -45,11 +46,11 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         UserError: something is wrong before anything was started.
     """
     interrupts = Interrupts()
-    check_proofs(plan, proofs)
+    place = find_place(plan)
+    check_proofs(plan, place.nodes, proofs)
     started = datetime.now(UTC)
     run_id = f"{started:%Y%m%dT%H%M%S}-{plan.digest()[:8]}"
     attempt = folder / "attempts" / f"{started:%Y%m%dT%H%M%SZ}"
-    attempt.mkdir(parents=True)
     # Sockets live here: their paths may have no more than 107 characters.
     scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
     point: dict[str, Any] = {
@@ -58,7 +59,8 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         "concurrency": plan.concurrency,
         "attempt": str(attempt.relative_to(folder)),
         "started": started.isoformat(timespec="seconds"),
-        "nodes": [rank.node for rank in plan.ranks],
+        "nodes": place.nodes,
+        "slurm_job": place.job.job_id if place.job else None,
         "world_size": plan.topology.world_size,
         "accelerator": plan.topology.accelerator,
         "validity": plan.expect.validity,
@@ -67,7 +69,9 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         "gates": [],
     }
     try:
-        point["seconds"] = _drive(plan, proofs, run_id, attempt, scratch, interrupts)
+        values = bind(plan, proofs, place.nodes, run_id, attempt, scratch)
+        attempt.mkdir(parents=True)
+        point["seconds"] = _drive(plan, place, values, attempt, interrupts)
         began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
         point["seconds"]["judge"] = round(time.monotonic() - began, 3)
@@ -85,10 +89,9 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
 
 def _drive(
     plan: Plan,
-    proofs: Proofs,
-    run_id: str,
+    place: Place,
+    values: list[dict[str, str]],
     attempt: Path,
-    scratch: Path,
     interrupts: Interrupts,
 ) -> dict[str, float]:
     """Boot, replay, stop; returns the seconds of each stage.
@@ -96,25 +99,22 @@ def _drive(
     Raises:
         PointFailed: whatever ended the attempt early; the ranks are stopped by then.
     """
-    values = bind(plan, proofs, run_id, attempt, scratch)
     write_json(attempt / "launch.json", _launched(plan, values))
-    traces = Path(values[0]["TRACES_DIR"]) if plan.client.hub_traces else None
-    hub.prepare(
-        Path(values[0]["HUB_DIR"]), plan.client.tokenizer, Path(values[0]["WEIGHTS_DIR"]), traces
-    )
+    _prepare_hub(plan, values[0])
     base = f"http://127.0.0.1:{values[0]['API_PORT']}"
-    ranks = Ranks(plan.ranks, values, attempt, run_id)
+    ranks = Ranks(plan, values, attempt)
 
     def watch(stage: str) -> None:
         interrupts.check(stage)
+        place.check_time(plan, stage)
         ranks.check(stage)
 
     clock = time.monotonic
     began = clock()
     try:
         ranks.start()
-        logs = [ranks.log(rank.rank) for rank in plan.ranks]
-        serving = wait_until_serving(plan, base, run_id, logs, watch)
+        logs = [ranks.folder(rank.rank) / "server.log" for rank in plan.ranks]
+        serving = wait_until_serving(plan, base, values[0]["RUN_ID"], logs, watch)
         write_json(attempt / "serving.json", serving)
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")
@@ -122,8 +122,16 @@ def _drive(
         _save_metrics(base, attempt / "metrics_after.txt")
         replayed = clock()
         watch("replay")
-    finally:
-        ranks.stop(plan.readiness.stop_s)
+    except PointFailed as failure:
+        try:
+            ranks.stop()
+        except PointFailed as second:  # the first reason is the one to tell
+            failure.details += f"\nand then, while stopping: {second.reason}"
+        raise
+    except BaseException:
+        ranks.stop()
+        raise
+    ranks.stop()
     stopped = clock()
     healthy, tokens = serving["seconds"]["healthy"], serving["seconds"]["first_tokens"]
     return {
@@ -134,17 +142,16 @@ def _drive(
     }
 
 
+def _prepare_hub(plan: Plan, values: dict[str, str]) -> None:
+    traces = Path(values["TRACES_DIR"]) if plan.client.hub_traces else None
+    hub.prepare(Path(values["HUB_DIR"]), plan.client.tokenizer, Path(values["WEIGHTS_DIR"]), traces)
+
+
 def _launched(plan: Plan, values: list[dict[str, str]]) -> dict[str, Any]:
-    """What this attempt starts, word for word: {values, commands: {rank<r>, client: {argv, env}}}."""
-    commands = {f"rank{rank.rank}": (rank.start, values[rank.rank]) for rank in plan.ranks}
-    commands["client"] = (plan.client.command, values[0])
-    return {
-        "values": values,
-        "commands": {
-            name: {"argv": fill_all(command.argv, own), "env": fill_env(command.env, own)}
-            for name, (command, own) in commands.items()
-        },
-    }
+    """What this attempt starts on this node, word for word; each rank's own stands in its folder."""
+    client = plan.client.command
+    command = {"argv": fill_all(client.argv, values[0]), "env": fill_env(client.env, values[0])}
+    return {"values": values, "client": command}
 
 
 def _save_metrics(base: str, path: Path) -> None:

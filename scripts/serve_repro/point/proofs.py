@@ -45,8 +45,8 @@ def read_proofs(
     )
 
 
-def check_proofs(plan: Plan, proofs: Proofs) -> None:
-    """Every node of the plan has every receipt, all agree, and no weight file changed since.
+def check_proofs(plan: Plan, nodes: list[str], proofs: Proofs) -> None:
+    """Every node that serves has every receipt, all agree, and no weight file changed since.
 
     Raises:
         UserError: names the node and what is missing or differs.
@@ -54,14 +54,14 @@ def check_proofs(plan: Plan, proofs: Proofs) -> None:
     for kind in ("weights", "image", "patches"):
         receipts: list[dict[str, Any]] = getattr(proofs, kind)
         by_node = {receipt["node"]: receipt for receipt in receipts}
-        for rank in plan.ranks:
-            if rank.node not in by_node:
+        for node in nodes:
+            if node not in by_node:
                 raise UserError(
                     f"this node has no receipt for {kind}",
-                    where=f"node {rank.node}",
-                    expected=f"one receipt for each of {[rank.node for rank in plan.ranks]}",
+                    where=f"node {node}",
+                    expected=f"one receipt for each of {nodes}",
                     found=sorted(by_node),
-                    remedy=f"snakemake results/{plan.recipe}/{kind}/nodes/{rank.node}.json",
+                    remedy=f"snakemake results/{plan.recipe}/{kind}/nodes/{node}.json",
                 )
         digests = {receipt["digest"] for receipt in receipts}
         if len(digests) > 1:

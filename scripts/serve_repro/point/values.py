@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 from serve_repro.errors import UserError
 from serve_repro.image.environment import python_of
-from serve_repro.launch.network import address_towards, choose_ports
+from serve_repro.launch.network import choose_ports, own_address
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs
 
-EXECUTABLE = {("process", "local")}
+EXECUTABLE = {("process", "local"), ("process", "srun")}
 """(runtime, runner) pairs that this version can start; others are planned and shown only."""
 
 
@@ -25,25 +24,33 @@ def check_executable(plan: Plan) -> None:
         raise UserError(
             f"this version plans runtime {plan.runtime} on runner {plan.runner}, and cannot start it",
             where=f"config/sites/{plan.site}.yaml",
-            expected=" or ".join(f"{runtime} on {runner}" for runtime, runner in EXECUTABLE),
+            expected=" or ".join(sorted(f"{runtime} on {runner}" for runtime, runner in EXECUTABLE)),
             remedy="scripts/show_plan.py prints the commands for you to run by hand",
         )
 
 
-def bind(plan: Plan, proofs: Proofs, run_id: str, folder: Path, scratch: Path) -> list[dict[str, str]]:
-    """Values for every name, by rank; the client uses rank 0's.
+def bind(
+    plan: Plan, proofs: Proofs, nodes: list[str], run_id: str, attempt: Path, scratch: Path
+) -> list[dict[str, str]]:
+    """Values for every name, by rank, but for those that only a rank's node knows.
+
+    Args:
+        plan: the point.
+        proofs: its receipts.
+        nodes: the node of each rank; this process runs on the first.
+        run_id: the attempt's mark.
+        attempt: the attempt's folder.
+        scratch: a short-lived folder on this node, for the client.
 
     Raises:
         UserError: no free port, or no route to a node.
     """
-    check_executable(plan)
     api_port, master_port = choose_ports(plan.ports, 2)
-    master, _ = address_towards("127.0.0.1")
+    master, _ = own_address(nodes[-1])
     models = proofs.weights[0]["models"]
     shared = {
         "RUN_ID": run_id,
-        "RUN_DIR": str(folder.absolute()),
-        "SCRATCH": str(scratch),
+        "RUN_DIR": str(attempt.absolute()),
         "WEIGHTS_DIR": str(Path(models[0]["folder"]).absolute()),
         "DRAFT_DIR": str(Path(models[-1]["folder"]).absolute()),
         "IMAGE_DIGEST": proofs.image[0]["digest"],
@@ -52,19 +59,14 @@ def bind(plan: Plan, proofs: Proofs, run_id: str, folder: Path, scratch: Path) -
         "CLIENT_PYTHON": str(python_of("client").absolute()),
         "PATCH_DIR": str(proofs.patch_folder.absolute()),
         "TRACES_DIR": str(Path(proofs.dataset["folder"]).absolute()),
+        "SCRATCH": str(scratch),
         "HUB_DIR": str(scratch / "hub"),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(master_port),
         "API_PORT": str(api_port),
-        "HOST_NAME": socket.gethostname(),
     }
-    values = []
-    for rank in plan.ranks:
-        address, interface = address_towards(master)
-        own = {
-            "RANK_DIR": str((folder / f"rank{rank.rank}").absolute()),
-            "HOST_ADDR": address,
-            "INTERFACE": interface,
-        }
-        values.append({**shared, **own})
-    return values
+    # A rank's holder adds what only its node knows: its address, and a scratch folder of its own.
+    return [
+        {**shared, "NODE": node, "RANK_DIR": str((attempt / f"rank{rank}").absolute())}
+        for rank, node in enumerate(nodes)
+    ]

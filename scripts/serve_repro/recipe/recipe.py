@@ -84,7 +84,7 @@ class Image(Strict):
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     """The digest that the tag must have; null: the tag is resolved and recorded."""
     environment: Name | None = None
-    """Name of a pinned environment (envs/<name>.txt), for sites without containers."""
+    """Name of a pinned environment (folder envs/<name>), for sites without containers."""
 
     @model_validator(mode="after")
     def _one_at_least(self) -> Image:

@@ -1,5 +1,5 @@
-"""How a rank's command reaches its node. Each runner renders words; none of them starts anything."""
+"""How a rank's command reaches its node: the words that stand before it."""
 
 from serve_repro.runners import local, srun
 
-RUNNERS = {"local": local.wrap, "srun": srun.wrap}
+RUNNERS = {"local": local.PREFIX, "srun": srun.PREFIX}

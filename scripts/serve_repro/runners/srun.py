@@ -1,12 +1,13 @@
-"""Slurm: one step on one named node of the allocation that the point already has."""
+"""Slurm: one step on one named node of the allocation that the point already has.
 
-from __future__ import annotations
+--overlap, because the job's processors and GPUs are the step's to use, whatever else runs in it.
+"""
 
-from serve_repro.command import Command
-
-
-def wrap(command: Command, node: str) -> Command:
-    """`srun` around a command. Stdin is closed: a step that reads it eats the script's own."""
-    words = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}"]
-    words += ["--input=none", "--kill-on-bad-exit=1", *command.argv]
-    return Command(argv=words, env=command.env)
+PREFIX = [
+    "srun",
+    "--overlap",
+    "--nodes=1",
+    "--ntasks=1",
+    "--nodelist=${NODE}",
+    "--kill-on-bad-exit=1",
+]

@@ -38,5 +38,6 @@ def throughput_against_interactivity(table: pd.DataFrame, target: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(loc="lower left")
     target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None, dpi=150)
+    svg_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # none: no foreign names in it
+    figure.savefig(target, metadata=svg_metadata if target.suffix == ".svg" else None, dpi=150)
     plt.close(figure)

@@ -1,5 +1,6 @@
 # kimik3-fp4-mi355x-vllm-agentic-tp8pp2 at concurrency 4, site mi355x-amds
 # 16 x mi355x, TP8 x PP2, 2 rank(s), docker on srun, submission run
+# nodes: mia1-p01-g06 mia1-p02-g17
 # KV offload: 187,375,000,000 bytes a GPU rank (1499 GB a node)
 # patch: vllm-50514-01
 # patch: vllm-50514-02
@@ -12,6 +13,7 @@
 
 # Filled in by the launch; set them to run this by hand:
 RUN_ID=  # name of this attempt; it marks each process and container that belongs to it
+NODE=  # this rank's node: node r of the allocation
 RUN_DIR=  # folder of this attempt
 RANK_DIR=  # folder of one rank in it
 SCRATCH=  # short-lived folder on the node, removed at the end
@@ -28,13 +30,12 @@ HOST_ADDR=  # this rank's own address, on the route to its peers
 HOST_NAME=  # this rank's host name
 INTERFACE=  # network interface of HOST_ADDR
 
-# rank 1 (headless) on node mia1-p02-g17
+# rank 1 (headless)
 srun \
   --overlap \
   --nodes=1 \
   --ntasks=1 \
-  --nodelist=mia1-p02-g17 \
-  --input=none \
+  "--nodelist=${NODE}" \
   --kill-on-bad-exit=1 \
   docker run \
   --rm \
@@ -115,13 +116,12 @@ srun \
   --master-port "${MASTER_PORT}" \
   --headless
 
-# rank 0 (api) on node mia1-p01-g06
+# rank 0 (api)
 srun \
   --overlap \
   --nodes=1 \
   --ntasks=1 \
-  --nodelist=mia1-p01-g06 \
-  --input=none \
+  "--nodelist=${NODE}" \
   --kill-on-bad-exit=1 \
   docker run \
   --rm \
@@ -250,8 +250,7 @@ srun \
   --overlap \
   --nodes=1 \
   --ntasks=1 \
-  --nodelist=mia1-p01-g06 \
-  --input=none \
+  "--nodelist=${NODE}" \
   --kill-on-bad-exit=1 \
   docker rm \
   --force "serve-repro-kimik3-fp4-mi355x-vllm-agentic-tp8pp2-conc4-${RUN_ID}-r0"
@@ -261,8 +260,7 @@ srun \
   --overlap \
   --nodes=1 \
   --ntasks=1 \
-  --nodelist=mia1-p02-g17 \
-  --input=none \
+  "--nodelist=${NODE}" \
   --kill-on-bad-exit=1 \
   docker rm \
   --force "serve-repro-kimik3-fp4-mi355x-vllm-agentic-tp8pp2-conc4-${RUN_ID}-r1"

@@ -1,0 +1,147 @@
+"""Hold one rank on its node: start it, tell how it is, and end it and all that belongs to it.
+
+The holder is the only program that touches a node. It speaks to the supervisor in lines of JSON on
+its standard output, and stops when its standard input ends: whoever started it is done, or dead.
+Slurm carries both streams to other nodes, so that one machine and many work alike.
+
+    {"event": "started", "pid": ..., "host": ..., "address": ..., "interface": ...}
+    {"event": "beat"}
+    {"event": "ended", "code": ..., "asked": ..., "killed": [...], "left": [...]}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from serve_repro.driver import CONSTANTS
+from serve_repro.launch import leftovers
+from serve_repro.launch.environment import clean_environment
+from serve_repro.launch.network import own_address
+from serve_repro.plan.bindings import fill_all, fill_env
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Holder:
+    """One rank of one attempt.
+
+    Args:
+        order: what the supervisor wrote: {rank, run_id, folder, start: {argv, env}, cleanup, values,
+            master, stop_s}; `values` lacks only what the node itself knows.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._shared_memory: set[Path] = set()
+        self._asked: str | None = None
+        self._scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
+        for number in _STOPS:
+            signal.signal(number, self._remember)
+
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked is None:
+            self._asked = signal.Signals(number).name
+
+    def hold(self) -> int:
+        """Run the rank to its end, or to a request to stop; returns 0 if it was asked to stop."""
+        address, interface = own_address(self._order["master"])
+        values = {
+            **self._order["values"],
+            "HOST_NAME": socket.gethostname(),
+            "HOST_ADDR": address,
+            "INTERFACE": interface,
+            "SCRATCH": str(self._scratch),
+        }
+        start = self._order["start"]
+        argv, env = fill_all(start["argv"], values), fill_env(start["env"], values)
+        folder = Path(self._order["folder"])
+        with (folder / "server.log").open("ab") as log:
+            process = subprocess.Popen(
+                argv,
+                env=clean_environment() | env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        started = {"pid": process.pid, "host": socket.gethostname(), "address": address}
+        started |= {"interface": interface, "scratch": str(self._scratch)}
+        _write(folder / "started.json", started | {"argv": argv, "env": env})
+        _say("started", **started)
+        try:
+            self._watch(process)
+        finally:
+            killed, left = self._end(process, values)
+        code = process.returncode
+        _say("ended", code=code, asked=self._asked, killed=killed, left=left)
+        return 0 if self._asked and not left else 1
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Until the rank ends, a signal comes, or standard input ends."""
+        selector = selectors.DefaultSelector()
+        selector.register(sys.stdin.buffer, selectors.EVENT_READ)
+        beat = noted = time.monotonic()
+        while process.poll() is None and self._asked is None:
+            if selector.select(CONSTANTS.poll_s) and not os.read(sys.stdin.fileno(), 4096):
+                self._asked = "end of input"
+            now = time.monotonic()
+            if now - beat > CONSTANTS.beat_every_s:
+                beat = now
+                _say("beat")
+            if now - noted > CONSTANTS.note_shared_memory_every_s:
+                noted = now
+                self._note_shared_memory()
+
+    def _end(
+        self, process: subprocess.Popen[bytes], values: dict[str, str]
+    ) -> tuple[list[str], list[int]]:
+        """TERM, grace, KILL, clean up; returns (what had to be killed, process ids that are left)."""
+        self._note_shared_memory()
+        if process.poll() is None:
+            process.terminate()
+        deadline = time.monotonic() + self._order["stop_s"]
+        while time.monotonic() < deadline and (process.poll() is None or self._processes()):
+            time.sleep(CONSTANTS.poll_s)
+        remaining = self._processes()
+        self._shared_memory |= leftovers.shared_memory_of(remaining)
+        killed = [f"{entry.pid} {entry.name()}" for entry in remaining if entry.is_running()]
+        left = leftovers.kill(remaining, CONSTANTS.kill_grace_s)
+        process.wait()
+        for command in self._order["cleanup"]:
+            subprocess.run(fill_all(command["argv"], values), check=False, timeout=60)
+        leftovers.remove_shared_memory(self._shared_memory)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return killed, [entry.pid for entry in left]
+
+    def _processes(self) -> list[psutil.Process]:
+        return leftovers.processes_of(self._order["run_id"], self._order["rank"])
+
+    def _note_shared_memory(self) -> None:
+        self._shared_memory |= leftovers.shared_memory_of(self._processes())
+
+
+def _say(event: str, **facts: Any) -> None:
+    """One line to the supervisor; if nobody listens any more, standard input has ended too."""
+    try:
+        print(json.dumps({"event": event, **facts}), flush=True)
+    except BrokenPipeError:
+        # Python would try to flush the broken pipe once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

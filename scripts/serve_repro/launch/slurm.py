@@ -1,0 +1,63 @@
+"""The Slurm job that a point runs in: its nodes, its end, and what a step needs to know of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import datetime
+from typing import NamedTuple
+
+from serve_repro.errors import UserError
+
+_STEP_NEEDS = ("SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME")
+_TIMEOUT_S = 30.0
+
+
+class Allocation(NamedTuple):
+    """One job's allocation."""
+
+    job_id: str
+    nodes: list[str]
+    """In Slurm's order, which is that of ranks."""
+    end: datetime | None
+    """When Slurm will end the job (local time); None without a limit."""
+
+
+def slurm_environment() -> dict[str, str]:
+    """What srun and squeue need from the job's environment, and no option in disguise."""
+    return {name: os.environ[name] for name in _STEP_NEEDS if name in os.environ}
+
+
+def allocation() -> Allocation:
+    """The allocation that this process runs in.
+
+    Raises:
+        UserError: it runs in none, or Slurm does not answer.
+    """
+    job_id = os.environ.get("SLURM_JOB_ID")
+    if not job_id:
+        raise UserError(
+            "this site starts ranks as Slurm steps, and this is no Slurm job",
+            where="SLURM_JOB_ID",
+            expected="a job that Snakemake's Slurm executor has started",
+            remedy="snakemake --profile slurm ...",
+        )
+    # Inside a job, SLURM_JOB_NODELIST may be that of a step, or missing: ask for the job's own.
+    nodelist, end = _ask(["squeue", "--noheader", "--job", job_id, "--format", "%N|%e"]).split("|")
+    nodes = _ask(["scontrol", "show", "hostnames", nodelist]).split()
+    limited = end and end not in ("NONE", "N/A")
+    return Allocation(job_id, nodes, datetime.fromisoformat(end) if limited else None)
+
+
+def seconds_left(current: Allocation) -> float | None:
+    """Seconds until Slurm ends the job; None without a limit."""
+    return None if current.end is None else (current.end - datetime.now()).total_seconds()
+
+
+def _ask(words: list[str]) -> str:
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise UserError(f"Slurm does not answer: {said.strip()}", where=" ".join(words)) from error
+    return run.stdout.strip()
