@@ -49,6 +49,16 @@ def per_node(pattern):
     )
 
 
+def for_point(key):
+    """A resource of the job that measures a point."""
+    return lambda wildcards: SWEEP.point_resources(*wildcards)[key]
+
+
+def for_step(key):
+    """A resource of a job that proves one node."""
+    return lambda wildcards: SWEEP.step_resources(wildcards.node)[key]
+
+
 def made_model_files(wildcards):
     """The files of the models that a recipe makes on the spot."""
     return [

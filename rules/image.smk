@@ -42,6 +42,14 @@ rule pull_image:
         "logs/{recipe}/pull_image/{node}.jsonl"
     conda:
         "../envs/workflow/conda.yaml"
+    resources:
+        mem_mb=for_step("mem_mb"),
+        nodes=for_step("nodes"),
+        runtime=for_step("runtime"),
+        slurm_account=for_step("slurm_account"),
+        slurm_extra=for_step("slurm_extra"),
+        slurm_partition=for_step("slurm_partition"),
+        tasks=for_step("tasks"),
     shell:
         r"""
         python scripts/pull_image.py \

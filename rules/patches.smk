@@ -38,6 +38,14 @@ rule check_patches:
         "logs/{recipe}/check_patches/{node}.log",
     conda:
         "../envs/workflow/conda.yaml"
+    resources:
+        mem_mb=for_step("mem_mb"),
+        nodes=for_step("nodes"),
+        runtime=for_step("runtime"),
+        slurm_account=for_step("slurm_account"),
+        slurm_extra=for_step("slurm_extra"),
+        slurm_partition=for_step("slurm_partition"),
+        tasks=for_step("tasks"),
     shell:
         r"""
         python scripts/check_patches.py \

@@ -27,7 +27,17 @@ rule replay:
         "../envs/workflow/conda.yaml"
     resources:
         serving=1,
-        runtime=lambda wildcards: SWEEP.plan(*wildcards).request.runtime_min,
+        cpus_per_task=for_point("cpus_per_task"),
+        gres=for_point("gres"),
+        mem_mb=for_point("mem_mb"),
+        mpi=for_point("mpi"),
+        nodes=for_point("nodes"),
+        runtime=for_point("runtime"),
+        slurm_account=for_point("slurm_account"),
+        slurm_extra=for_point("slurm_extra"),
+        slurm_partition=for_point("slurm_partition"),
+        tasks=for_point("tasks"),
+        tasks_per_gpu=for_point("tasks_per_gpu"),
     params:
         driver=DRIVER_VERSION,
     shell:

@@ -8,11 +8,13 @@ from pathlib import Path
 from serve_repro import program
 from serve_repro.documents import read_json, write_json
 from serve_repro.image import environment
+from serve_repro.node import require_here
 from serve_repro.patches.bundle import check_targets
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Patch set + the node's image -> receipt of this node."""
+    require_here(arguments.node)
     built, image = read_json(arguments.patch_set), read_json(arguments.image)
     name = image["image"].removeprefix("envs/")
     packages = Path(environment.inspect(environment.python_of(name))["packages"])

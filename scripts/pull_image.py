@@ -9,10 +9,12 @@ from serve_repro import program
 from serve_repro.documents import read_json, write_json
 from serve_repro.errors import UserError
 from serve_repro.image import environment
+from serve_repro.node import require_here
 
 
 def main(arguments: argparse.Namespace) -> None:
     """image.json -> receipt of this node."""
+    require_here(arguments.node)
     image = read_json(arguments.image)
     name = image["image"].removeprefix("envs/")
     found = environment.inspect(environment.python_of(name))

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from serve_repro import program
 from serve_repro.documents import read_json, write_json
+from serve_repro.node import require_here
 from serve_repro.weights.receipt import verify
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Manifest -> receipt of this node."""
+    require_here(arguments.node)
     manifest = read_json(arguments.manifest)
     receipts = [verify(model, arguments.node) for model in manifest["models"]]
     write_json(

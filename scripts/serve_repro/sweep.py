@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from serve_repro.batch import point_resources, step_resources
 from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
 from serve_repro.patches.series import Patch, choose, read_series, set_id
@@ -115,6 +116,14 @@ class Sweep:
             for dataset in map(self.dataset, self.recipes)
             if dataset.hub is not None
         }
+
+    def point_resources(self, recipe: str, concurrency: int | str) -> dict[str, Any]:
+        """What a scheduler is asked for, for one point."""
+        return point_resources(self.plan(recipe, concurrency), self.site)
+
+    def step_resources(self, node: str) -> dict[str, Any]:
+        """What a scheduler is asked for, for a step that proves one node."""
+        return step_resources(node, self.site)
 
     def patches(self, recipe: str) -> list[Patch]:
         """The patches of a recipe."""

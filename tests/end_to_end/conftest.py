@@ -95,19 +95,17 @@ def run_id_of(attempt: Path) -> str:
 
 
 def main_of_rank(attempt: Path, rank: int) -> psutil.Process | None:
-    """The process that the launcher started for a rank."""
-    for process in processes_of(run_id_of(attempt)):
-        words = process.cmdline()
-        if "serve" in words and words[words.index("--node-rank") + 1] == str(rank):
-            return process
-    return None
+    """The first process of a rank, once it has started."""
+    started = attempt / f"rank{rank}/started.json"
+    return psutil.Process(read(started)["pid"]) if started.is_file() else None
 
 
 def assert_nothing_left(attempt: Path) -> None:
     """No process, port, scratch folder or shared memory of an attempt is left."""
     values = read(attempt / "launch.json")["values"][0]
-    assert processes_of(values["RUN_ID"]) == []
     started = [read(path) for path in attempt.glob("rank*/started.json")]
+    sessions = {entry["pid"] for entry in started}
+    assert processes_of(values["RUN_ID"], sessions=sessions) == []
     for scratch in [values["SCRATCH"], *(entry["scratch"] for entry in started)]:
         assert not Path(scratch).exists()
     ports = {int(values["API_PORT"]), int(values["MASTER_PORT"])}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from serve_repro.driver import CONSTANTS
+from serve_repro.launch import leftovers
 from serve_repro.launch.causes import tail
 from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.exits import describe_exit
@@ -37,7 +38,8 @@ def run_client(
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "client.log"
-    started = told = time.monotonic()
+    run_id, noted = values["RUN_ID"], set[Path]()
+    started = told = looked = time.monotonic()
     with log.open("ab") as stream:
         process = subprocess.Popen(
             fill_all(plan.command.argv, values),
@@ -52,6 +54,11 @@ def run_client(
         while process.poll() is None:
             watch("replay")
             now = time.monotonic()
+            if now - looked > CONSTANTS.note_shared_memory_every_s:
+                looked = now
+                noted |= leftovers.shared_memory_of(
+                    leftovers.processes_of(run_id, "client", {process.pid})
+                )
             if now - started > plan.limit_s:
                 raise PointFailed("replay", f"the client ran past its limit of {plan.limit_s:.0f} s")
             if now - told > CONSTANTS.progress_every_s:
@@ -61,6 +68,11 @@ def run_client(
     finally:
         if process.poll() is None:
             _interrupt(process)
+        remaining = leftovers.processes_of(run_id, "client", {process.pid})
+        noted |= leftovers.shared_memory_of(remaining)
+        leftovers.kill(remaining, CONSTANTS.kill_grace_s)
+        # The client leaves a semaphore behind even when it ends by itself.
+        leftovers.remove_shared_memory(noted)
     seconds = time.monotonic() - started
     if process.returncode:
         raise PointFailed(

@@ -48,6 +48,7 @@ class Holder:
         self._order = order
         self._shared_memory: set[Path] = set()
         self._asked: str | None = None
+        self._sessions: set[int] = set()
         self._scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
         for number in _STOPS:
             signal.signal(number, self._remember)
@@ -78,6 +79,7 @@ class Holder:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._sessions.add(process.pid)
         started = {"pid": process.pid, "host": socket.gethostname(), "address": address}
         started |= {"interface": interface, "scratch": str(self._scratch)}
         _write(folder / "started.json", started | {"argv": argv, "env": env})
@@ -128,7 +130,7 @@ class Holder:
         return killed, [entry.pid for entry in left]
 
     def _processes(self) -> list[psutil.Process]:
-        return leftovers.processes_of(self._order["run_id"], self._order["rank"])
+        return leftovers.processes_of(self._order["run_id"], self._order["rank"], self._sessions)
 
     def _note_shared_memory(self) -> None:
         self._shared_memory |= leftovers.shared_memory_of(self._processes())

@@ -1,52 +1,69 @@
-"""What an attempt may leave on this machine, found by its mark and removed; nothing else is touched.
+"""What an attempt may leave on this machine, found by its marks and removed; nothing else is touched.
 
-Every process of an attempt carries SERVE_REPRO_RUN_ID in its environment, and so do all its
-descendants, whoever their parent has become. Shared memory has no mark: it is noted while a marked
-process still maps it, because a killed process cannot remove its own.
+Every process of an attempt carries SERVE_REPRO_RUN_ID in its environment, and so do its descendants,
+whoever their parent has become; and all of a rank are in the session that its holder started. Shared
+memory has no mark: it is noted while such a process still maps it, because a killed process cannot
+remove its own.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
-RUN_ID, RANK = "SERVE_REPRO_RUN_ID", "SERVE_REPRO_RANK"
+RUN_ID, PART = "SERVE_REPRO_RUN_ID", "SERVE_REPRO_RANK"
 _SHM = "/dev/shm/"
 
 
-def processes_of(run_id: str, rank: int | None = None) -> list[psutil.Process]:
-    """Living processes on this machine that belong to an attempt, or to one rank of it."""
+def processes_of(
+    run_id: str, part: int | str | None = None, sessions: Collection[int] = ()
+) -> list[psutil.Process]:
+    """Living processes on this machine that belong to an attempt, or to one part of it.
+
+    Args:
+        run_id: the attempt's mark.
+        part: a rank's number, or "client".
+        sessions: sessions that the attempt started (ids of their first processes). vLLM's processes
+            write their titles over their environments, and with that over the mark.
+    """
     marks = {f"{RUN_ID}={run_id}".encode()}
-    if rank is not None:
-        marks.add(f"{RANK}={rank}".encode())
+    if part is not None:
+        marks.add(f"{PART}={part}".encode())
     found = []
     for process in psutil.process_iter(["status"]):
         if process.info["status"] == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
             continue
         try:
-            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+            ours = os.getsid(process.pid) in sessions
+            ours = ours or marks <= set(Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"))
         except OSError:  # it ended, or it is another user's
             continue
-        if marks <= set(environment.split(b"\0")):
+        if ours:
             found.append(process)
     return found
 
 
 def shared_memory_of(processes: list[psutil.Process]) -> set[Path]:
-    """Files in /dev/shm that these processes map now."""
-    found = set()
-    for process in processes:
-        try:
-            lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            start = line.find(_SHM)
-            if start >= 0 and not line.endswith("(deleted)"):
-                found.add(Path(line[start:]))
-    return found
+    """Files in /dev/shm that these processes map now.
+
+    Compared by inode: a semaphore is mapped under a first name that is gone by the time it is used.
+    """
+    inodes = {inode for process in processes for inode in _shared_inodes(process.pid)}
+    if not inodes:
+        return set()
+    return {Path(entry.path) for entry in os.scandir(_SHM) if entry.inode() in inodes}
+
+
+def _shared_inodes(pid: int) -> set[int]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:  # it ended, or it is another user's
+        return set()
+    # address, permissions, offset, device, inode, path
+    return {int(line.split(maxsplit=5)[4]) for line in lines if f" {_SHM}" in line}
 
 
 def kill(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process]:
@@ -74,8 +91,5 @@ def remove_shared_memory(noted: set[Path]) -> list[Path]:
 
 
 def _mapped(path: Path) -> bool:
-    return any(
-        path in shared_memory_of([process])
-        for process in psutil.process_iter()
-        if process.pid != os.getpid()
-    )
+    inode = path.stat().st_ino
+    return any(inode in _shared_inodes(pid) for pid in psutil.pids() if pid != os.getpid())

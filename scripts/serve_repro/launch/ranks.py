@@ -110,6 +110,14 @@ class Ranks:
         """Where a rank's log, attestations and status go."""
         return self._attempt / f"rank{rank}"
 
+    def sessions_here(self) -> set[int]:
+        """The session of rank 0, which runs on this node."""
+        return {
+            rank.said["started"]["pid"]
+            for rank in self.started
+            if rank.plan.rank == 0 and "started" in rank.said
+        }
+
     def start(self) -> None:
         """Start the highest rank first, rank 0 last: it is the one that waits for the others."""
         for plan in sorted(self._plan.ranks, key=lambda plan: -plan.rank):

@@ -73,14 +73,20 @@ class BootLog:
 
 
 def wait_until_serving(
-    plan: Plan, base: str, run_id: str, logs: list[Path], watch: Callable[[str], None]
+    plan: Plan,
+    base: str,
+    run_id: str,
+    sessions: Callable[[], set[int]],
+    logs: list[Path],
+    watch: Callable[[str], None],
 ) -> dict[str, Any]:
     """Wait for /health, the right model, and a real completion through all stages.
 
     Args:
         plan: the point.
         base: http://host:port of the API.
-        run_id: the attempt's mark: only a server that carries it is ours.
+        run_id: the attempt's mark: only a server that carries it is ours,
+        sessions: or one that belongs to these sessions on this node.
         logs: the ranks' logs, by rank.
         watch: called with the stage's name at every look; raises if a rank ended or a stop came.
 
@@ -94,7 +100,7 @@ def wait_until_serving(
     _wait_healthy(plan, base, BootLog(logs), watch, started)
     healthy = time.monotonic() - started
     LOGGER.info("API is healthy after %.1f s", healthy)
-    _check_owner(base, run_id)
+    _check_owner(base, run_id, sessions())
     model = _check_model(plan, base)
     _complete(plan, base, watch)
     seconds = time.monotonic() - started
@@ -131,11 +137,11 @@ def _wait_healthy(
         time.sleep(CONSTANTS.poll_s)
 
 
-def _check_owner(base: str, run_id: str) -> None:
+def _check_owner(base: str, run_id: str, sessions: set[int]) -> None:
     """The process that listens must carry our mark: never measure a stranger."""
     port = int(base.rsplit(":", 1)[1])
     holders = network.listeners(port)
-    ours = {process.pid for process in leftovers.processes_of(run_id)}
+    ours = {process.pid for process in leftovers.processes_of(run_id, sessions=sessions)}
     if holders and not ours & set(holders):
         raise PointFailed(
             "ready",

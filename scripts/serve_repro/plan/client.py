@@ -47,6 +47,7 @@ def client_plan(recipe: Recipe, concurrency: int, smoke: bool) -> ClientPlan:
     ]
     env = {
         "SERVE_REPRO_RUN_ID": "${RUN_ID}",
+        "SERVE_REPRO_RANK": "client",  # a mark too: its leftovers are told from a rank's
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_CACHE": "${HUB_DIR}",
         "TMPDIR": "${SCRATCH}",

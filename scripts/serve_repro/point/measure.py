@@ -114,7 +114,7 @@ def _drive(
     try:
         ranks.start()
         logs = [ranks.folder(rank.rank) / "server.log" for rank in plan.ranks]
-        serving = wait_until_serving(plan, base, values[0]["RUN_ID"], logs, watch)
+        serving = wait_until_serving(plan, base, values[0]["RUN_ID"], ranks.sessions_here, logs, watch)
         write_json(attempt / "serving.json", serving)
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")

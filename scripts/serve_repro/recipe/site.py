@@ -81,6 +81,21 @@ class Container(Strict):
     """More folders of the host."""
 
 
+class Slurm(Strict):
+    """What this site's Slurm wants to be asked for. A point gets whole nodes (--exclusive)."""
+
+    partition: str | None = None
+    """Partition; null: Slurm's default."""
+    account: str | None = None
+    """Account; null: Slurm's default."""
+    gres: Annotated[str, Field(pattern=r"^[\w:.]+$")] | None = None
+    """Generic resources of each serving node, such as gpu:8; null: none."""
+    cpus_per_node: Annotated[int, Field(ge=1)]
+    """Processors of each serving node."""
+    memory_mb_per_node: Annotated[int, Field(ge=1)]
+    """Host memory of each serving node, in MB, KV offload included."""
+
+
 class Site(Strict):
     """One place to run: a laptop or a cluster. Every key is described; an unknown key is refused."""
 
@@ -110,13 +125,15 @@ class Site(Strict):
     """Where servers may listen."""
     env: dict[EnvName, str] = {}
     """Environment of every rank at this site (network, firmware, threads)."""
-    slurm: dict[str, str] = {}
-    """Options of Slurm jobs: partition, account, gres."""
+    slurm: Slurm | None = None
+    """What Slurm is asked for; needed by runner srun."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Site:
         if self.runtime != "process" and self.container is None:
             raise ValueError(f"runtime {self.runtime} needs the section 'container'")
+        if self.runner == "srun" and self.slurm is None:
+            raise ValueError("runner srun needs the section 'slurm'")
         if self.runner == "local" and self.nodes != ["localhost"]:
             raise ValueError("runner local starts every rank here: nodes must be [localhost]")
         excluded = {entry.node for entry in self.excludes}

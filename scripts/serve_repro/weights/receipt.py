@@ -54,26 +54,33 @@ def verify(manifest: dict[str, Any], node: str) -> dict[str, Any]:
 
 
 def recheck(receipt: dict[str, Any]) -> None:
-    """Compare size, time and inode of every file with the receipt: milliseconds, no hashing.
+    """Compare size, time and inode of every file with the receipt: milliseconds when nothing moved.
+
+    A file whose status differs (a copied or restored folder) is hashed again: only bytes decide.
 
     Raises:
-        UserError: a file was touched after it was verified; says which command verifies again.
+        UserError: a file is gone, or its bytes are no longer the receipt's.
     """
     folder = Path(receipt["folder"])
-    for entry in receipt["files"]:
-        try:
-            now = _status(folder, entry["path"])
-        except OSError as error:
-            now = {"error": error.strerror}
-        before = {key: entry[key] for key in ("path", "bytes", "mtime_ns", "inode")}
-        if now != before:
+    moved = [entry for entry in receipt["files"] if not _as_before(folder, entry)]
+    hashes = hash_files(folder, [Path(entry["path"]) for entry in moved], receipt["model"])
+    for entry in moved:
+        if hashes[entry["path"]] != entry["sha256"]:
             raise UserError(
                 "file changed after it was verified",
                 where=f"node {receipt['node']}: {folder / entry['path']}",
-                expected=before,
-                found=now,
-                remedy="verify again: snakemake ... -R verify_weights",
+                expected=f"sha256 {entry['sha256']}",
+                found=f"sha256 {hashes[entry['path']]}",
+                remedy="restore the file, or resolve again: snakemake ... -R resolve_weights",
             )
+
+
+def _as_before(folder: Path, entry: dict[str, Any]) -> bool:
+    try:
+        now = _status(folder, entry["path"])
+    except OSError:
+        return False
+    return all(entry[key] == value for key, value in now.items())
 
 
 def _status(folder: Path, name: str) -> dict[str, Any]:

@@ -205,6 +205,7 @@ srun \
 
 # replay client, on rank 0's node, once a completion brings tokens
 SERVE_REPRO_RUN_ID="${RUN_ID}" \
+  SERVE_REPRO_RANK=client \
   HF_HUB_OFFLINE=1 \
   HF_HUB_CACHE="${HUB_DIR}" \
   TMPDIR="${SCRATCH}" \
