@@ -1,0 +1,165 @@
+"""Every way in which a Slurm job can end: its cause is told, nothing is left, the rest is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.end_to_end.conftest import wait_for
+
+from .conftest import SlurmCheckout, edit_yaml, finish
+
+POINT = "results/stub/conc2/replay.json"
+LONG = {"duration_s": 60}
+
+
+def begin(checkout: SlurmCheckout, *words: str, seconds: int = 60) -> tuple[subprocess.Popen[str], Path]:
+    """Start the missing point with a long window, wait until it replays; returns its attempt."""
+    edit_yaml(
+        checkout.folder / "config/recipes/stub.yaml",
+        lambda recipe: recipe["replay"].update(duration_s=seconds),
+    )
+    # The finished point is not to be redone for the longer window: only this one is asked for.
+    process = checkout.start(POINT, *words)
+    return process, checkout.replaying(2)
+
+
+def rank_process(checkout: SlurmCheckout, rank: int) -> psutil.Process:
+    """The stub that serves as a rank, whatever node it is on."""
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        stub = any(word.endswith("serve_stub.py") for word in words)
+        if stub and words[words.index("--node-rank") + 1] == str(rank):
+            return process
+    pytest.fail(f"no process serves as rank {rank}")
+
+
+def assert_resumes(checkout: SlurmCheckout) -> None:
+    """The next run makes exactly the missing point."""
+    edit_yaml(
+        checkout.folder / "config/recipes/stub.yaml",
+        lambda recipe: recipe["replay"].update(duration_s=6),
+    )
+    process = checkout.start("results/summary.csv", "--dry-run")
+    _, output = finish(process)
+    assert output.count("rule replay:") == 1
+    assert "conc2/replay.json" in output.partition("rule replay:")[2].partition("log:")[0]
+
+
+def test_a_killed_rank_fails_its_point_at_once(again: SlurmCheckout) -> None:
+    process, attempt = begin(again)
+    killed = time.time()
+    rank_process(again, 1).kill()
+    point = again.ended(attempt)
+    assert (attempt / "point.json").stat().st_mtime - killed < 15
+    assert point["status"] == "failed"
+    assert point["reason"] == "rank 1 on node node2 ended by signal SIGKILL"
+    code, output = finish(process)
+    assert code != 0
+    assert "rank 1 on node node2 ended by signal SIGKILL" in output
+    assert (attempt / "client/artifacts/profile_export_aiperf.json").is_file()
+    for rank in (0, 1):
+        assert (attempt / f"rank{rank}/server.log").is_file()
+    assert_resumes(again)
+
+
+def test_ctrl_c_of_snakemake(again: SlurmCheckout) -> None:
+    process, attempt = begin(again)
+    os.killpg(process.pid, signal.SIGINT)
+    code, _ = finish(process, 60)
+    assert code != 0
+    point = again.ended(attempt)
+    assert point["status"] == "interrupted"
+    assert point["reason"] == "interrupted by SIGTERM"
+    assert_resumes(again)
+
+
+def test_sigterm_of_snakemake_lets_the_point_finish(again: SlurmCheckout) -> None:
+    process, attempt = begin(again, seconds=12)
+    process.send_signal(signal.SIGTERM)
+    finish(process, 90)
+    assert again.ended(attempt)["status"] == "valid"
+
+
+@pytest.mark.parametrize("how", [[], ["--signal=TERM"], ["--signal=INT"]], ids=["plain", "term", "int"])
+def test_scancel_from_outside(again: SlurmCheckout, how: list[str]) -> None:
+    process, attempt = begin(again)
+    (job,) = again.jobs()
+    again.cluster.run("scancel", *how, job.split()[0])
+    point = again.ended(attempt)
+    assert point["status"] in ("interrupted", "failed")
+    told = (
+        "interrupted by SIGTERM" if not how else f"was told to stop by somebody else (SIG{how[0][9:]})"
+    )
+    assert told in point["reason"] or "interrupted by SIG" in point["reason"]
+    code, output = finish(process)
+    assert code != 0, output[-2000:]
+    assert_resumes(again)
+
+
+def test_before_the_time_limit_the_point_stops_exports_and_says_so(again: SlurmCheckout) -> None:
+    site = again.folder / "config/sites/test-slurm.yaml"
+    edit_yaml(site, lambda document: document["env"].update(STUB_BOOT_S="300"))
+    process = again.start(POINT, "--set-resources", "replay:runtime=1")
+    attempt = wait_for("an attempt", lambda: again.attempt(2) if again.jobs() else None, 60)
+    attempt = sorted((again.point(2) / "attempts").glob("*"))[-1]
+    point = wait_for("its end", lambda: newest_end(again, 2), 90)
+    assert point["status"] == "interrupted"
+    assert "its time limit is near" in point["reason"]
+    code, output = finish(process)
+    assert code != 0
+    assert "its time limit is near" in output
+    assert attempt.exists()
+
+
+def newest_end(checkout: SlurmCheckout, concurrency: int) -> dict[str, object] | None:
+    """The newest attempt's end, if it is one that did not succeed."""
+    attempt = checkout.attempt(concurrency)
+    if attempt is None or not (attempt / "point.json").is_file():
+        return None
+    point = checkout.ended(attempt)
+    return point if point["status"] != "valid" else None
+
+
+def test_a_drained_node_lets_the_point_finish(again: SlurmCheckout) -> None:
+    process, attempt = begin(again, seconds=10)
+    again.cluster.run("scontrol", "update", "NodeName=node2", "State=DRAIN", "Reason=test")
+    try:
+        code, output = finish(process)
+        assert code == 0, output[-2000:]
+        assert again.ended(attempt)["status"] == "valid"
+    finally:
+        again.cluster.run("scontrol", "update", "NodeName=node2", "State=RESUME")
+
+
+def test_a_restarted_controller_disturbs_nothing(again: SlurmCheckout) -> None:
+    process, attempt = begin(again, seconds=10)
+    again.cluster.restart_controller()
+    code, output = finish(process)
+    assert code == 0, output[-2000:]
+    assert again.ended(attempt)["status"] == "valid"
+
+
+def test_a_node_without_power_fails_the_point_in_seconds(again: SlurmCheckout) -> None:
+    process, attempt = begin(again)
+    again.cluster.kill_node(2)
+    try:
+        point = again.ended(attempt, 60)
+        assert point["status"] == "failed"
+        assert "rank 1 on node node2" in point["reason"]
+        code, output = finish(process, 180)
+        assert code != 0
+        assert "rank 1 on node node2" in output
+    finally:
+        again.cluster.start_node(2)
+        again.cluster.wait_for_node(2, "IDLE", 60)
+    assert_resumes(again)

@@ -1,0 +1,94 @@
+"""A point is one Slurm job on two whole nodes, with one launcher, and proofs made on those nodes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import datetime
+from pathlib import Path
+
+from slurm_cluster import SlurmCluster
+
+from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checkout, read
+
+
+def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
+    process = stub.start("results/summary.csv")
+    attempt = stub.replaying(1)
+    (job,) = stub.jobs()
+    shown = stub.cluster.run("scontrol", "show", "job", "--details", job.split()[0])
+    facts = dict(re.findall(r"(\w+)=(\S+)", shown))
+    assert facts["NumNodes"] == "2"
+    assert facts["NodeList"] == "node[1-2]"
+    assert facts["NumTasks"] == "2"
+    assert shown.count("GRES=gpu:") >= 1
+    assert "gpu" in facts["TresPerNode"]
+    assert facts["TresPerNode"].endswith(":8")
+    launchers = [p for p in stub.ranks() if "scripts/replay.py" in " ".join(p.cmdline()[:3])]
+    assert len(launchers) == 1
+    holders = {read(path)["host"] for path in attempt.glob("rank*/started.json")}
+    assert holders == {"node1", "node2"}
+    code, output = finish(process)
+    assert code == 0, output[-3000:]
+    assert len(re.findall(r"Job \d+ has been submitted", output)) == len(LEVELS) + 6
+    with (stub.folder / "results/summary.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["status"] for row in rows] == ["valid"] * len(LEVELS)
+    assert {row["nodes"] for row in rows} == {"node1 node2"}
+    addresses = {read(path)["address"] for path in attempt.glob("rank*/started.json")}
+    assert len(addresses) == 2
+    stub.assert_nothing_left()
+
+
+def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
+    start_cluster: type[SlurmCluster], tmp_path: Path
+) -> None:
+    four = start_cluster(nodes=4, gpus=8)
+    names = [f"node{number}" for number in (1, 2, 3, 4)]
+    checkout = make_stub_checkout(tmp_path / "four", four, names)
+    code, output = finish(checkout.start("--jobs", "2", "results/summary.csv"))
+    assert code == 0, output[-3000:]
+    points = [read(checkout.point(level) / "replay.json") for level in LEVELS]
+    first, second = (set(point["nodes"]) for point in points)
+    assert not first & second
+    launches = [
+        read(checkout.point(level) / point["attempt"] / "launch.json")
+        for level, point in zip(LEVELS, points, strict=True)
+    ]
+    ports = [launch["values"][0]["API_PORT"] for launch in launches]
+    assert ports[0] != ports[1]
+    spans = [
+        (datetime.fromisoformat(point["started"]).timestamp(), sum(point["seconds"].values()))
+        for point in points
+    ]
+    (one, _), (other, _) = spans
+    assert abs(one - other) < max(length for _, length in spans), "they overlapped"
+    checkout.assert_nothing_left()
+
+
+def test_a_point_on_a_node_without_proofs_is_not_begun(stub: SlurmCheckout) -> None:
+    """The job's nodes decide, not the list: here the site forgets one of them."""
+    code, output = finish(stub.start("results/stub/conc1/replay.json", "--until", "check_patches"))
+    assert code == 0, output[-3000:]
+    for kind in ("weights", "image", "patches"):
+        receipt = stub.folder / f"results/stub/{kind}/nodes/node2.json"
+        text = receipt.read_text(encoding="utf-8").replace('"node": "node2"', '"node": "node9"')
+        receipt.write_text(text, encoding="utf-8")
+    code, output = finish(stub.start("results/stub/conc1/replay.json"))
+    assert code != 0
+    assert "node node2: this node has no receipt for weights" in output
+    assert stub.attempt(1) is None
+    stub.assert_nothing_left()
+
+
+def test_a_point_that_cannot_finish_is_not_begun(stub: SlurmCheckout) -> None:
+    edit_yaml(
+        stub.folder / "config/recipes/stub.yaml",
+        lambda recipe: recipe["replay"].update(duration_s=120),
+    )
+    code, output = finish(
+        stub.start("results/stub/conc1/replay.json", "--set-resources", "replay:runtime=1")
+    )
+    assert code != 0
+    assert "the point cannot finish in the time that the job has left, so it is not begun" in output
+    assert stub.attempt(1) is None

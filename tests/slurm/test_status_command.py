@@ -1,0 +1,37 @@
+"""Slurm's status command answering wrongly: no false failure, no false success, no hang."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import SlurmCheckout, finish
+
+_WRONG = """#!/bin/sh
+# The first {times} answers are wrong, then the real command answers.
+count=$(cat {counter} 2>/dev/null || echo 0)
+echo $((count + 1)) >{counter}
+if [ "$count" -lt {times} ]; then {wrong}; fi
+exec {real} "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exit 0"],
+    ids=["fails", "empty"],
+)
+def test_wrong_answers_are_outlived(again: SlurmCheckout, tmp_path: Path, wrong: str) -> None:
+    real = shutil.which("squeue")
+    assert real is not None
+    folder, counter = tmp_path / "bin", tmp_path / "count"
+    folder.mkdir()
+    script = folder / "squeue"
+    script.write_text(_WRONG.format(times=2, counter=counter, wrong=wrong, real=real), encoding="utf-8")
+    script.chmod(0o755)
+    code, output = finish(again.start("results/summary.csv", path=folder), 240)
+    assert int(counter.read_text(encoding="utf-8")) > 2, "the wrong command was asked"
+    assert code == 0, output[-3000:]
+    assert (again.point(2) / "replay.json").is_file()

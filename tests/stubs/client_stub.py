@@ -1,0 +1,76 @@
+"""Speaks the replay client's command line and writes its export files, from a few real requests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+import urllib.request
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+TOKENS = 5
+
+
+class Stopped(Exception):
+    """SIGINT came: export what there is."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url")
+    parser.add_argument("--benchmark-duration", type=float)
+    parser.add_argument("--output-artifact-dir", type=Path)
+    options, _ = parser.parse_known_args()
+    signal.signal(signal.SIGINT, stop)
+    options.output_artifact_dir.mkdir(parents=True)
+    started, cancelled = time.monotonic(), False
+    with (options.output_artifact_dir / "profile_export.jsonl").open("w") as records:
+        try:
+            while time.monotonic() - started < options.benchmark_duration:
+                records.write(json.dumps(request(options.url)) + "\n")
+                records.flush()
+                time.sleep(0.2)
+        except Stopped:
+            cancelled = True
+    aggregate = {
+        "was_cancelled": cancelled,
+        "benchmark_duration": {"avg": time.monotonic() - started},
+    }
+    (options.output_artifact_dir / "profile_export_aiperf.json").write_text(json.dumps(aggregate))
+
+
+def stop(_number: int, _frame: FrameType | None) -> None:
+    raise Stopped
+
+
+def request(url: str) -> dict[str, Any]:
+    """One request, as a record."""
+    body = json.dumps({"max_tokens": TOKENS}).encode()
+    begun = time.time_ns()
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{url}/v1/chat/completions", data=body), timeout=10
+    ) as answer:
+        usage = json.load(answer)["usage"]
+    ended = time.time_ns()
+    values = {
+        "usage_prompt_tokens": usage["prompt_tokens"],
+        "usage_completion_tokens": usage["completion_tokens"],
+        "time_to_first_token": (ended - begun) / 1e6,
+        "inter_token_latency": 1.0,
+        "request_latency": (ended - begun) / 1e6,
+    }
+    return {
+        "metadata": {
+            "benchmark_phase": "profiling",
+            "request_start_ns": begun,
+            "request_end_ns": ended,
+        },
+        "metrics": {name: {"value": value} for name, value in values.items()},
+    }
+
+
+if __name__ == "__main__":
+    main()
