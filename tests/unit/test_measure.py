@@ -79,11 +79,10 @@ def test_a_node_without_a_receipt_is_named_with_what_makes_it(
     plan: Plan, proofs: Proofs, kind: str
 ) -> None:
     """The nodes that were prepared are not those that will serve."""
-    receipts = [
-        receipt | {"node": receipt["node"].replace("n1", "n7")} for receipt in getattr(proofs, kind)
-    ]
+    first, second = getattr(proofs, kind)
+    staged = with_receipts(proofs, kind, [first, second | {"node": "n7"}])
     with pytest.raises(UserError, match=f"node n1: this node has no receipt for {kind}") as error:
-        check_proofs(plan, proofs._replace(**{kind: receipts}))
+        check_proofs(plan, staged)
     told = str(error.value)
     assert "found:    ['n0', 'n7']" in told
     assert f"snakemake results/tiny-cpu-tp1pp2/{kind}/nodes/n1.json" in told
