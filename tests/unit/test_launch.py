@@ -184,6 +184,15 @@ def test_workers_of_a_rank_that_has_died_are_ended_too(server: Server) -> None:
     assert server.left() == []
 
 
+def test_a_rank_that_has_dropped_its_mark_and_ignores_term_ends_all_the_same(server: Server) -> None:
+    """As a program does that is started through `env -i`."""
+    again = f"import os, sys; os.execve(sys.executable, [sys.executable, '-c', {STUBBORN!r}], {{}})"
+    ranks = server.started(again)
+    assert server.left() == []
+    ranks.stop(0.3)
+    assert ranks.started[0].process.returncode == -9
+
+
 def test_a_process_that_was_forked_while_the_others_were_killed_is_ended_too(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
