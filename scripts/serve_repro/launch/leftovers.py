@@ -9,7 +9,8 @@ remove its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
@@ -77,6 +78,24 @@ def kill(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
+def kill_all(
+    find: Callable[[], list[psutil.Process]], grace_s: float
+) -> tuple[list[str], list[psutil.Process]]:
+    """KILL what `find` finds, and look again: a process may fork while the others are killed.
+
+    Returns:
+        ("pid name" of all that were killed, those that are still there after the grace).
+    """
+    deadline = time.monotonic() + grace_s
+    killed: list[str] = []
+    found = find()
+    while found and time.monotonic() < deadline:
+        killed += [f"{process.pid} {_name(process)}" for process in found]
+        kill(found, grace_s)
+        found = find()
+    return list(dict.fromkeys(killed)), found
+
+
 def remove_shared_memory(noted: set[Path]) -> list[Path]:
     """Remove noted files of ours that nobody maps any more; returns what was removed."""
     removed = []
@@ -88,6 +107,13 @@ def remove_shared_memory(noted: set[Path]) -> list[Path]:
         except FileNotFoundError:
             continue
     return removed
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return "(ended)"
 
 
 def _mapped(path: Path) -> bool:
