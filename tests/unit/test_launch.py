@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from serve_repro.command import Command
+from serve_repro.driver import CONSTANTS
 from serve_repro.launch import leftovers
+from serve_repro.launch import ranks as ranks_module
 from serve_repro.launch.causes import known_cause, tail
+from serve_repro.launch.exits import describe_exit
 from serve_repro.launch.failure import PointFailed
-from serve_repro.launch.ranks import Ranks, describe_exit
+from serve_repro.launch.ranks import Ranks
+from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import RankPlan
+from serve_repro.recipe.load import load
+from serve_repro.recipe.recipe import Recipe
+from serve_repro.recipe.site import Site
 
-from .processes import new_run_id, nothing_left, until
+from .processes import alive, new_run_id, nothing_left, until
+
+BASE = Path(__file__).parents[2]
+PLAN = make_plan(
+    load(BASE / "config/recipes/tiny-cpu-tp1pp2.yaml", Recipe),
+    load(BASE / "config/sites/laptop.yaml", Site),
+    2,
+)
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
 POLITE = (
@@ -45,37 +58,42 @@ def _is_up(log: Path) -> bool:
 
 
 class Server:
-    """Two small processes that stand for the ranks of a server on nodes n0 and n1."""
+    """Small processes that stand for the ranks of a server on nodes n0, n1, each held by a holder."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.folder = folder
         self.run_id = run_id
 
-    def ranks(
-        self, *codes: str, cleanup: list[list[str]] | None = None, program: str = sys.executable
-    ) -> Ranks:
+    def ranks(self, *codes: str, stop_s: float = 5, program: str = sys.executable) -> Ranks:
         plans = [
             RankPlan(
                 rank=number,
-                node=f"n{number}",
                 role="headless" if number else "api",
+                prefix=[],
                 start=Command(
-                    argv=[program, "-c", code], env={leftovers.RUN_ID: "${RUN_ID}", "MINE": "1"}
+                    argv=[program, "-c", code],
+                    env={leftovers.RUN_ID: "${RUN_ID}", leftovers.RANK: str(number)},
                 ),
-                cleanup=[Command(argv=argv) for argv in cleanup or []],
+                cleanup=[],
             )
             for number, code in enumerate(codes)
         ]
-        values = [{"RUN_ID": self.run_id, "FOLDER": str(self.folder)} for _ in codes]
-        return Ranks(plans, values, self.folder, self.run_id)
+        readiness = PLAN.readiness.model_copy(update={"stop_s": stop_s})
+        plan = PLAN.model_copy(update={"ranks": plans, "readiness": readiness})
+        shared = {"RUN_ID": self.run_id, "MASTER_ADDR": "127.0.0.1"}
+        values = [{**shared, "NODE": f"n{number}"} for number in range(len(codes))]
+        return Ranks(plan, values, self.folder)
 
-    def started(self, *codes: str, cleanup: list[list[str]] | None = None) -> Ranks:
+    def started(self, *codes: str, stop_s: float = 5) -> Ranks:
         """Ranks that are up."""
-        ranks = self.ranks(*codes, cleanup=cleanup)
+        ranks = self.ranks(*codes, stop_s=stop_s)
         ranks.start()
         for number in range(len(codes)):
-            until(partial(_is_up, ranks.log(number)))
+            until(partial(_is_up, self.log(number)))
         return ranks
+
+    def log(self, rank: int) -> Path:
+        return self.folder / f"rank{rank}/server.log"
 
     def left(self) -> list[int]:
         return [process.pid for process in leftovers.processes_of(self.run_id)]
@@ -103,16 +121,15 @@ def failure(ranks: Ranks, stage: str = "boot") -> PointFailed:
 def test_headless_ranks_start_first_and_rank_0_last(server: Server) -> None:
     ranks = server.started(SLEEP, SLEEP, SLEEP)
     assert [rank.plan.rank for rank in ranks.started] == [2, 1, 0]
-    pids = [rank.process.pid for rank in ranks.started]
-    assert sorted(server.left()) == sorted(pids)
+    assert len(server.left()) == 3
     ranks.check("boot")
-    ranks.stop(5)
+    ranks.stop()
+    assert server.left() == []
 
 
-@pytest.mark.parametrize("dying", [0, 1])
 @pytest.mark.parametrize(
-    ("end", "told"),
-    [("sys.exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "signal SIGKILL")],
+    ("dying", "end", "told"),
+    [(0, "sys.exit(3)", "exit code 3"), (1, "os.kill(os.getpid(), 9)", "signal SIGKILL")],
 )
 def test_the_end_of_any_rank_is_seen_with_rank_node_and_how(
     server: Server, dying: int, end: str, told: str
@@ -125,110 +142,132 @@ def test_the_end_of_any_rank_is_seen_with_rank_node_and_how(
     assert failed.stage == "ready"
     assert failed.reason == f"rank {dying} on node n{dying} ended by {told}"
     assert "last words" in failed.details
-    assert str(ranks.log(dying)) in failed.details
-    ranks.stop(5)
+    assert str(server.log(dying)) in failed.details
+    ranks.stop()
     assert server.left() == []
 
 
 def test_a_rank_that_ends_well_has_ended_too_early_all_the_same(server: Server) -> None:
-    ranks = server.ranks(SLEEP, "pass")
+    ranks = server.ranks("pass")
     ranks.start()
-    assert failure(ranks).reason == "rank 1 on node n1 ended by exit code 0"
-    ranks.stop(5)
+    assert failure(ranks).reason == "rank 0 on node n0 ended by exit code 0"
+    ranks.stop()
 
 
 def test_a_cause_that_the_log_tells_is_told_with_the_end(server: Server) -> None:
-    ranks = server.ranks("raise SystemExit('OSError: [Errno 98] Address already in use')", SLEEP)
+    ranks = server.ranks("raise SystemExit('OSError: [Errno 98] Address already in use')")
     ranks.start()
     assert failure(ranks).reason.endswith("exit code 1: the port was taken by another process")
-    ranks.stop(5)
+    ranks.stop()
 
 
-def test_a_command_that_cannot_be_started_is_a_failed_point(server: Server) -> None:
-    ranks = server.ranks(SLEEP, SLEEP, program="/no/such/python")
-    with pytest.raises(PointFailed, match=r"rank 1 on node n1 cannot be started: .*/no/such/python"):
-        ranks.start()
-    ranks.stop(5)
-    assert server.left() == []
+def test_a_command_that_cannot_be_started_is_told_with_its_name(server: Server) -> None:
+    ranks = server.ranks(SLEEP, program="/no/such/python")
+    ranks.start()
+    failed = failure(ranks)
+    assert failed.reason == "rank 0 on node n0 ended by exit code 127: its command cannot be started"
+    assert "/no/such/python" in failed.details
+    ranks.stop()
 
 
 def test_a_rank_that_heeds_term_ends_at_once_and_by_itself(server: Server) -> None:
-    ranks = server.started(POLITE, POLITE)
+    ranks = server.started(POLITE, POLITE, stop_s=30)
     began = time.monotonic()
-    ranks.stop(30)
-    assert time.monotonic() - began < 5
-    assert [tail(ranks.log(number), 1) for number in (0, 1)] == ["bye", "bye"]
+    ranks.stop()
+    assert time.monotonic() - began < 8
+    assert [tail(server.log(number), 1) for number in (0, 1)] == ["bye", "bye"]
     assert server.left() == []
 
 
-def test_a_rank_that_ignores_term_is_killed_after_the_grace(server: Server) -> None:
-    ranks = server.started(STUBBORN, POLITE)
-    began = time.monotonic()
-    ranks.stop(0.5)
-    assert 0.5 <= time.monotonic() - began < 5
-    assert tail(ranks.log(1), 1) == "bye"
+def test_a_rank_that_ignores_term_is_killed_after_the_grace(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    ranks = server.started(STUBBORN, POLITE, stop_s=0.5)
+    with caplog.at_level("INFO", "serve_repro"):
+        ranks.stop()
+    assert "rank 0: killed after the grace: " in caplog.text
+    assert "rank 1: killed" not in caplog.text
+    assert tail(server.log(1), 1) == "bye"
     assert server.left() == []
 
 
 def test_what_a_rank_started_ends_with_it_though_it_has_left_its_group(server: Server) -> None:
-    ranks = server.started(FAMILY, SLEEP)
-    until(lambda: len(server.left()) == 3)
-    ranks.stop(0.5)
+    ranks = server.started(FAMILY, stop_s=0.5)
+    until(lambda: len(server.left()) == 2)
+    ranks.stop()
     assert server.left() == []
 
 
 def test_workers_of_a_rank_that_has_died_are_ended_too(server: Server) -> None:
-    ranks = server.started(FAMILY.replace("time.sleep(60)", "sys.exit(1)"), SLEEP)
+    ranks = server.started(FAMILY.replace("time.sleep(60)", "sys.exit(1)"), stop_s=0.5)
     failure(ranks)
-    ranks.stop(0.5)
+    ranks.stop()
     assert server.left() == []
 
 
 def test_a_rank_that_has_dropped_its_mark_and_ignores_term_ends_all_the_same(server: Server) -> None:
     """As a program does that is started through `env -i`."""
     again = f"import os, sys; os.execve(sys.executable, [sys.executable, '-c', {STUBBORN!r}], {{}})"
-    ranks = server.started(again)
+    ranks = server.started(again, stop_s=0.3)
+    pid = ranks.started[0].said["started"]["pid"]
     assert server.left() == []
-    ranks.stop(0.3)
-    assert ranks.started[0].process.returncode == -9
+    began = time.monotonic()
+    ranks.stop()
+    assert time.monotonic() - began < 8
+    assert not alive(pid)
 
 
-def test_a_process_that_was_forked_while_the_others_were_killed_is_ended_too(
+def test_a_rank_whose_holder_was_killed_is_noticed_and_ended_all_the_same(server: Server) -> None:
+    ranks = server.started(SLEEP, POLITE)
+    holder = next(rank for rank in ranks.started if rank.plan.rank == 0)
+    holder.process.kill()
+    assert failure(ranks).reason == "rank 0 on node n0 was lost with its holder (signal SIGKILL)"
+    assert len(server.left()) == 2
+    ranks.stop()
+    assert server.left() == []
+
+
+def test_a_holder_that_falls_silent_is_a_lost_rank(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the list of what is left and its KILL, a process may fork once more."""
-    kill = leftovers.kill
+    """As when a node or the network is gone: nothing ends, and nothing is heard."""
+    monkeypatch.setattr(ranks_module, "CONSTANTS", CONSTANTS._replace(lost_after_s=0.5))
+    ranks = server.started(POLITE)
+    ranks.started[0].process.send_signal(signal.SIGSTOP)
+    try:
+        assert "has been silent for " in failure(ranks).reason
+    finally:
+        ranks.started[0].process.send_signal(signal.SIGCONT)
+    ranks.stop()
 
-    def kill_late(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process]:
-        if processes and not late:
-            late.append(server.ranks(SLEEP))
-            late[0].start()
-        return kill(processes, grace_s)
 
-    late: list[Ranks] = []
-    ranks = server.started(STUBBORN)
-    monkeypatch.setattr(leftovers, "kill", kill_late)
-    ranks.stop(0.2)
-    assert late
+def test_a_holder_that_does_not_answer_is_ended_and_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = CONSTANTS._replace(kill_grace_s=0.3, holder_grace_s=0.3)
+    monkeypatch.setattr(ranks_module, "CONSTANTS", quick)
+    ranks = server.started(POLITE, stop_s=0.3)
+    ranks.started[0].process.send_signal(signal.SIGSTOP)
+    with pytest.raises(PointFailed, match="stop: outlived the stop: rank 0: its holder did not end"):
+        ranks.stop()
     assert server.left() == []
 
 
-def test_stopping_what_never_started_is_no_problem(server: Server) -> None:
-    server.ranks(SLEEP, SLEEP).stop(5)
-
-
-def test_stopping_twice_is_no_problem(server: Server) -> None:
+def test_a_stop_that_came_from_elsewhere_is_told_as_such(server: Server) -> None:
     ranks = server.started(POLITE)
-    ranks.stop(5)
-    ranks.stop(5)
+    ranks.started[0].process.terminate()
+    assert failure(ranks).reason == "rank 0 on node n0 was told to stop by somebody else (SIGTERM)"
+    ranks.stop()
+    assert server.left() == []
 
 
-def test_clean_up_commands_run_for_each_rank_and_may_fail(server: Server) -> None:
-    said = server.folder / "said"
-    add = [sys.executable, "-c", f"open({str(said)!r}, 'a').write('x')"]
-    ranks = server.started(POLITE, POLITE, cleanup=[["false"], add])
-    ranks.stop(5)
-    assert said.read_text(encoding="utf-8") == "xx"
+def test_stopping_what_never_started_and_stopping_twice_are_no_problem(server: Server) -> None:
+    ranks = server.ranks(POLITE)
+    ranks.stop()
+    ranks.start()
+    ranks.stop()
+    ranks.stop()
+    assert server.left() == []
 
 
 def test_a_rank_sees_the_plans_environment_and_none_of_the_callers(
@@ -236,50 +275,13 @@ def test_a_rank_sees_the_plans_environment_and_none_of_the_callers(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    ranks = server.started(
-        "import os, time; print(sorted(os.environ), 'up', flush=True); time.sleep(60)"
-    )
-    ranks.stop(5)
-    told = tail(ranks.log(0), 5)
-    assert "'MINE'" in told
+    ranks = server.started("import os; print(sorted(os.environ)); " + SLEEP)
+    ranks.stop()
+    told = tail(server.log(0), 5)
+    assert leftovers.RUN_ID in told
     assert "'PATH'" in told
     assert "HF_TOKEN" not in told
     assert "PYTHONPATH" not in told
-
-
-def maps(path: Path, code: str) -> str:
-    """A rank that maps a file of shared memory and goes on with some code."""
-    return (
-        "import mmap, os, signal, time\n"
-        f"stream = open({str(path)!r}, 'w+b'); stream.truncate(4096)\n"
-        f"mapped = mmap.mmap(stream.fileno(), 4096); {code}"
-    )
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    path = Path(f"/dev/shm/serve-repro-unit-{uuid.uuid4().hex}")
-    yield path
-    path.unlink(missing_ok=True)
-
-
-def test_shared_memory_of_a_killed_rank_is_removed(server: Server, memory: Path) -> None:
-    code = maps(memory, "signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)")
-    ranks = server.started(code, SLEEP)
-    assert memory.exists()
-    ranks.stop(0.3)
-    assert not memory.exists()
-
-
-def test_shared_memory_of_a_rank_that_crashed_is_removed(server: Server, memory: Path) -> None:
-    """It is noted while the rank lives, since nothing tells afterwards whose it was."""
-    ranks = server.started(maps(memory, "print('up', flush=True); time.sleep(60)"), SLEEP)
-    ranks.check("boot")
-    ranks.started[1].process.kill()
-    failure(ranks)
-    assert memory.exists()
-    ranks.stop(5)
-    assert not memory.exists()
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,13 @@ def plan_of(recipe: str, site: str, concurrency: int) -> Plan:
     )
 
 
+NODES = ["n0", "n1"]
+
+
 @pytest.fixture
 def plan() -> Plan:
-    """The tiny plan, its two ranks on two nodes."""
-    tiny = plan_of("tiny-cpu-tp1pp2", "laptop", 2)
-    ranks = [rank.model_copy(update={"node": f"n{rank.rank}"}) for rank in tiny.ranks]
-    return tiny.model_copy(update={"ranks": ranks})
+    """The tiny plan, its two ranks to be on two nodes."""
+    return plan_of("tiny-cpu-tp1pp2", "laptop", 2)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def with_receipts(proofs: Proofs, kind: str, receipts: list[dict[str, Any]]) -> 
 
 
 def test_with_every_receipt_a_point_may_start(plan: Plan, proofs: Proofs) -> None:
-    check_proofs(plan, proofs)
+    check_proofs(plan, NODES, proofs)
 
 
 @pytest.mark.parametrize("kind", ["weights", "image", "patches"])
@@ -82,7 +83,7 @@ def test_a_node_without_a_receipt_is_named_with_what_makes_it(
     first, second = getattr(proofs, kind)
     staged = with_receipts(proofs, kind, [first, second | {"node": "n7"}])
     with pytest.raises(UserError, match=f"node n1: this node has no receipt for {kind}") as error:
-        check_proofs(plan, staged)
+        check_proofs(plan, NODES, staged)
     told = str(error.value)
     assert "found:    ['n0', 'n7']" in told
     assert f"snakemake results/tiny-cpu-tp1pp2/{kind}/nodes/n1.json" in told
@@ -93,7 +94,7 @@ def test_nodes_that_differ_are_told_with_both_digests(plan: Plan, proofs: Proofs
     first, second = getattr(proofs, kind)
     other = second | {"digest": "sha256:other"}
     with pytest.raises(UserError, match=f"nodes differ in their {kind}") as error:
-        check_proofs(plan, with_receipts(proofs, kind, [first, other]))
+        check_proofs(plan, NODES, with_receipts(proofs, kind, [first, other]))
     assert f"'n0': '{first['digest']}'" in str(error.value)
     assert "'n1': 'sha256:other'" in str(error.value)
 
@@ -103,7 +104,7 @@ def test_a_weight_file_that_was_touched_since_stops_the_point(
 ) -> None:
     (tmp_path / "model/model.safetensors").write_bytes(b"WEIGHTS")
     with pytest.raises(UserError, match=r"node n0: .*model\.safetensors: file changed after"):
-        check_proofs(plan, proofs)
+        check_proofs(plan, NODES, proofs)
 
 
 def test_identity_names_all_that_can_change_a_number(plan: Plan, proofs: Proofs) -> None:
@@ -142,10 +143,11 @@ def test_what_can_only_be_planned_is_refused_before_anything_starts() -> None:
 
 
 def test_every_name_that_a_plan_uses_gets_a_value(plan: Plan, proofs: Proofs, tmp_path: Path) -> None:
-    values = bind(plan, proofs, "run1", tmp_path / "attempt", tmp_path / "scratch")
+    values = bind(plan, proofs, ["localhost"] * 2, "run1", tmp_path / "attempt", tmp_path / "scratch")
     assert len(values) == 2
     for rank, own in enumerate(values):
-        assert plan.bindings.keys() <= own.keys()
+        # What only the rank's node knows is filled in there.
+        assert plan.bindings.keys() - own.keys() <= {"HOST_NAME", "HOST_ADDR", "INTERFACE"}
         assert all(own.values())
         assert own["RANK_DIR"] == str(tmp_path / f"attempt/rank{rank}")
         assert own["RUN_ID"] == "run1"

@@ -17,14 +17,18 @@ from serve_repro.launch import leftovers
 from serve_repro.launch.failure import Interrupted, PointFailed
 from serve_repro.plan.model import ClientPlan
 
-from .processes import new_run_id, nothing_left
+from .processes import new_run_id, nothing_left, until
 
 CLIENT = """
 import os, pathlib, signal, sys, time
 how = sys.argv[1]
 print("replaying", sorted(os.environ), flush=True)
-if how == "deaf":
+if how in ("deaf", "leaving"):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+if how == "leaving":
+    import subprocess
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    sys.exit(0)
 pathlib.Path("up").touch()
 try:
     if how.isdigit():
@@ -138,3 +142,8 @@ def test_a_client_that_ignores_the_interrupt_is_killed_after_its_grace(
         Interrupting(tmp_path, run_id).run("deaf")
     assert time.monotonic() - began < 10
     assert not (tmp_path / "export").exists()
+
+
+def test_workers_that_a_client_leaves_behind_are_ended(tmp_path: Path, run_id: str) -> None:
+    Client(tmp_path, run_id).run("leaving")
+    until(lambda: leftovers.processes_of(run_id) == [])
