@@ -17,6 +17,7 @@ import psutil
 
 RUN_ID, PART = "SERVE_REPRO_RUN_ID", "SERVE_REPRO_RANK"
 _SHM = "/dev/shm/"
+_POLL_S = 0.02
 
 
 def processes_of(
@@ -74,8 +75,21 @@ def kill(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    _, alive = psutil.wait_procs(processes, timeout=grace_s)
-    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    # Not psutil.wait_procs: it takes a child's exit code away from whoever started the child, and waits
+    # for zombies, which an idle first process of a container may never take.
+    deadline = time.monotonic() + grace_s
+    alive = [process for process in processes if _runs(process)]
+    while alive and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        alive = [process for process in alive if _runs(process)]
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def kill_all(
