@@ -236,4 +236,5 @@ def test_shared_memory_of_a_rank_that_had_to_be_killed_is_removed(held: Held, me
     assert memory.exists()
     _, said, _ = held.finish()
     assert len(said["ended"]["killed"]) == 1
+    assert said["ended"]["code"] == -9
     assert not memory.exists()
