@@ -12,8 +12,9 @@ from serve_repro.client.artifacts import aggregate, records, totals
 from serve_repro.client.server_metrics import grown, labels_of, read_counters
 from serve_repro.errors import UserError
 from serve_repro.table.metrics import STATISTICS, request_metrics, server_metrics
+from serve_repro.table.rows import IDENTITY, row, summary
 
-from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts
+from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_attempt
 
 TIMEOUT = {"code": 408, "type": "RequestTimeout", "message": "too late"}
 
@@ -112,15 +113,15 @@ def test_growth_tells_no_counter_from_no_growth() -> None:
 
 def test_throughput_is_tokens_over_earliest_start_to_latest_end(tmp_path: Path) -> None:
     """Three requests of 100 + 10 tokens in the window from 2 s to 7 s; the warm-up is outside."""
-    row = request_metrics(write_artifacts(tmp_path, good_rows()), world_size=2)
-    assert (row["requests"], row["measured_s"]) == (3, 5.0)
-    assert row["input_tput_tok_s"] == 300 / 5
-    assert row["output_tput_tok_s"] == 30 / 5
-    assert row["total_tput_tok_s"] == 330 / 5
+    found = request_metrics(write_artifacts(tmp_path, good_rows()), world_size=2)
+    assert (found["requests"], found["measured_s"]) == (3, 5.0)
+    assert found["input_tput_tok_s"] == 300 / 5
+    assert found["output_tput_tok_s"] == 30 / 5
+    assert found["total_tput_tok_s"] == 330 / 5
     for name in ("input", "output", "total"):
-        whole = row[f"{name}_tput_tok_s"]
+        whole = found[f"{name}_tput_tok_s"]
         assert isinstance(whole, float)
-        assert row[f"{name}_tput_tok_s_gpu"] == whole / 2
+        assert found[f"{name}_tput_tok_s_gpu"] == whole / 2
 
 
 def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
@@ -145,39 +146,39 @@ def test_statistics_are_numpys(tmp_path: Path) -> None:
         record(end_s=float(e), ttft_ms=float(t), itl_ms=float(i), tokens=(n, n + 1))
         for n, (t, i, e) in enumerate(zip(ttft, itl, end, strict=True))
     ]
-    row = request_metrics(write_artifacts(tmp_path, rows), 1)
+    found = request_metrics(write_artifacts(tmp_path, rows), 1)
     e2e = np.round(end * S) / S * 1000
     for name, values in (("ttft", ttft), ("itl", itl), ("e2e", e2e)):
-        assert row[f"{name}_mean_ms"] == pytest.approx(np.mean(values), abs=1e-4)
+        assert found[f"{name}_mean_ms"] == pytest.approx(np.mean(values), abs=1e-4)
         for percent in (50, 90, 95, 99):
             expected = pytest.approx(np.percentile(values, percent), abs=1e-4)
-            assert row[f"{name}_p{percent}_ms"] == expected
+            assert found[f"{name}_p{percent}_ms"] == expected
     p95 = float(np.percentile(range(50), 95))
     for statistic, tokens in (("mean", 24.5), ("p50", 24.5), ("p95", p95)):
-        assert row[f"isl_{statistic}_tok"] == pytest.approx(tokens)
-        assert row[f"osl_{statistic}_tok"] == pytest.approx(tokens + 1)
+        assert found[f"isl_{statistic}_tok"] == pytest.approx(tokens)
+        assert found[f"osl_{statistic}_tok"] == pytest.approx(tokens + 1)
 
 
 def test_interactivity_is_a_second_over_itl_of_the_same_statistic(tmp_path: Path) -> None:
-    row = request_metrics(write_artifacts(tmp_path, good_rows()), 1)
-    assert row["itl_p50_ms"] == 20.0
-    assert row["interactivity_p50_tok_s_user"] == 50.0
+    found = request_metrics(write_artifacts(tmp_path, good_rows()), 1)
+    assert found["itl_p50_ms"] == 20.0
+    assert found["interactivity_p50_tok_s_user"] == 50.0
     for statistic in STATISTICS:
-        itl = row[f"itl_{statistic}_ms"]
+        itl = found[f"itl_{statistic}_ms"]
         assert isinstance(itl, float)
-        assert row[f"interactivity_{statistic}_tok_s_user"] == pytest.approx(1000 / itl, abs=1e-5)
+        assert found[f"interactivity_{statistic}_tok_s_user"] == pytest.approx(1000 / itl, abs=1e-5)
 
 
 def test_a_replay_without_a_success_has_no_numbers_instead_of_zeros(tmp_path: Path) -> None:
-    row = request_metrics(write_artifacts(tmp_path, [record(error=TIMEOUT)]), 2)
-    assert (row.pop("requests"), row.pop("measured_s")) == (0, 0.0)
-    assert set(row.values()) == {None}
+    found = request_metrics(write_artifacts(tmp_path, [record(error=TIMEOUT)]), 2)
+    assert (found.pop("requests"), found.pop("measured_s")) == (0, 0.0)
+    assert set(found.values()) == {None}
 
 
 def test_answers_of_one_token_have_no_gap_and_count_in_all_else(tmp_path: Path) -> None:
     rows = [record(tokens=(100, 1), itl_ms=None), record(tokens=(100, 11), itl_ms=20.0)]
-    row = request_metrics(write_artifacts(tmp_path, rows), 1)
-    assert (row["requests"], row["itl_mean_ms"], row["osl_mean_tok"]) == (2, 20.0, 6.0)
+    found = request_metrics(write_artifacts(tmp_path, rows), 1)
+    assert (found["requests"], found["itl_mean_ms"], found["osl_mean_tok"]) == (2, 20.0, 6.0)
 
 
 def server(folder: Path, before: dict[str, float], after: dict[str, float]) -> dict[str, object]:
@@ -220,3 +221,28 @@ def test_records_are_read_one_by_one(tmp_path: Path) -> None:
     assert next(reader).profiled
     with pytest.raises(ValueError, match=r"jsonl:2 is no record"):
         next(reader)
+
+
+def test_a_row_holds_a_points_numbers_gates_and_identity(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path / "conc2/attempts/20260101T000000Z", [])
+    digest = "sha256:" + "ab" * 32
+    point = {
+        **dict.fromkeys(("recipe", "site", "status", "validity", "accelerator", "started"), "x"),
+        "concurrency": 2,
+        "world_size": 2,
+        "nodes": ["n0", "n1"],
+        "attempt": "attempts/20260101T000000Z",
+        "seconds": {"boot": 31.5},
+        "gates": [{"outcome": "pass"}, {"outcome": "unknown"}, {"outcome": "fail"}],
+        "identity": dict.fromkeys(IDENTITY, digest) | {"driver": 1},
+    }
+    replay = tmp_path / "conc2/replay.json"
+    replay.write_text(json.dumps(point), encoding="utf-8")
+    made = row(replay)
+    assert (made["nodes"], made["gpus"], made["boot_s"]) == ("n0 n1", 2, 31.5)
+    assert (made["requests"], made["requests_warmup"], made["requests_failed"]) == (3, 1, 0)
+    assert (made["gates_passed"], made["gates_total"]) == (1, 3)
+    assert (made["plan_id"], made["driver_id"]) == ("ab" * 6, 1)
+    assert made["total_tput_tok_s_gpu"] == 33.0
+    assert Path(made["attempt"]) == attempt
+    assert list(summary([replay, replay])["concurrency"]) == [2, 2]
