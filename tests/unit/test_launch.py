@@ -223,8 +223,11 @@ def test_a_rank_whose_holder_was_killed_is_noticed_and_ended_all_the_same(server
     holder.process.kill()
     assert failure(ranks).reason == "rank 0 on node n0 was lost with its holder (signal SIGKILL)"
     assert len(server.left()) == 2
+    scratch = Path(holder.said["started"]["scratch"])
+    assert scratch.is_dir()
     ranks.stop()
     assert server.left() == []
+    assert not scratch.exists()
 
 
 def test_a_holder_that_falls_silent_is_a_lost_rank(

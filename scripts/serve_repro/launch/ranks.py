@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -187,9 +189,9 @@ class Ranks:
             raise PointFailed("stop", f"outlived the stop: {'; '.join(outlived)}")
 
     def _end_orphans(self, rank: Rank) -> list[int]:
-        """KILL what a holder that was itself killed has left on this machine; returns what remains.
+        """End what a holder that was itself killed has left on this machine; returns what remains.
 
-        On other nodes Slurm does it: the processes belong to the step.
+        On other nodes Slurm ends the processes, since they belong to the step.
         """
         if "ended" in rank.said:
             return []
@@ -199,6 +201,9 @@ class Ranks:
         )
         if killed:
             LOGGER.info("rank %d: its holder was lost; killed: %s", rank.plan.rank, ", ".join(killed))
+        started = rank.said.get("started")
+        if started is not None and started["host"] == socket.gethostname():
+            shutil.rmtree(started["scratch"], ignore_errors=True)
         return [process.pid for process in left]
 
 
