@@ -196,13 +196,15 @@ class Ranks:
         if "ended" in rank.said:
             return []
         run_id = self._values[rank.plan.rank]["RUN_ID"]
+        started = rank.said.get("started")
+        here = started is not None and started["host"] == socket.gethostname()
+        sessions = {started["pid"]} if started is not None and here else set()
         killed, left = leftovers.kill_all(
-            lambda: leftovers.processes_of(run_id, rank.plan.rank), CONSTANTS.kill_grace_s
+            lambda: leftovers.processes_of(run_id, rank.plan.rank, sessions), CONSTANTS.kill_grace_s
         )
         if killed:
             LOGGER.info("rank %d: its holder was lost; killed: %s", rank.plan.rank, ", ".join(killed))
-        started = rank.said.get("started")
-        if started is not None and started["host"] == socket.gethostname():
+        if started is not None and here:
             shutil.rmtree(started["scratch"], ignore_errors=True)
         return [process.pid for process in left]
 
