@@ -39,7 +39,7 @@ class Held:
         cleanup: list[list[str]] | None = None,
         master: str = "127.0.0.1",
     ) -> subprocess.Popen[str]:
-        env = {leftovers.RUN_ID: "${RUN_ID}", leftovers.RANK: "0", "SCRATCH_IS": "${SCRATCH}"}
+        env = {leftovers.RUN_ID: "${RUN_ID}", leftovers.PART: "0", "SCRATCH_IS": "${SCRATCH}"}
         order = {
             "rank": 0,
             "run_id": self.run_id,
@@ -197,12 +197,12 @@ def test_what_was_forked_while_the_rest_was_killed_is_ended_too(
 
     def kill_late(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process]:
         if processes and not late:
-            env = {leftovers.RUN_ID: held.run_id, leftovers.RANK: "0"}
+            env = {leftovers.RUN_ID: held.run_id, leftovers.PART: "0"}
             late.append(subprocess.Popen([sys.executable, "-c", SLEEP], env=env))
         return kill(processes, grace_s)
 
     monkeypatch.setattr(leftovers, "kill", kill_late)
-    env = {leftovers.RUN_ID: held.run_id, leftovers.RANK: "0"}
+    env = {leftovers.RUN_ID: held.run_id, leftovers.PART: "0"}
     first = subprocess.Popen([sys.executable, "-c", SLEEP], env=env)
     until(lambda: leftovers.processes_of(held.run_id))
     found = leftovers.processes_of(held.run_id, 0)

@@ -72,7 +72,7 @@ class Server:
                 prefix=[],
                 start=Command(
                     argv=[program, "-c", code],
-                    env={leftovers.RUN_ID: "${RUN_ID}", leftovers.RANK: str(number)},
+                    env={leftovers.RUN_ID: "${RUN_ID}", leftovers.PART: str(number)},
                 ),
                 cleanup=[],
             )

@@ -90,6 +90,27 @@ def test_a_mark_inside_another_variable_is_no_mark(run_id: str, name: str) -> No
         assert leftovers.processes_of(run_id) == []
 
 
+def test_a_process_without_a_mark_is_found_by_its_session(run_id: str) -> None:
+    """vLLM's processes write their titles over their environments, and so over the mark."""
+    with python(SLEEP) as unmarked:
+        assert unmarked.pid not in [process.pid for process in leftovers.processes_of(run_id)]
+        session = {os.getsid(unmarked.pid)}
+        found = leftovers.processes_of(run_id, sessions=session)
+        assert unmarked.pid in [process.pid for process in found]
+
+
+def test_the_parts_of_an_attempt_are_told_apart(run_id: str) -> None:
+    with (
+        python(SLEEP, run_id=run_id, env={leftovers.PART: "1"}) as rank,
+        python(SLEEP, run_id=run_id, env={leftovers.PART: "client"}) as client,
+    ):
+        for process in (rank, client):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+        assert [process.pid for process in leftovers.processes_of(run_id, 1)] == [rank.pid]
+        assert [process.pid for process in leftovers.processes_of(run_id, "client")] == [client.pid]
+
+
 def test_what_has_ended_already_is_no_problem(run_id: str) -> None:
     with python(SLEEP, run_id=run_id) as process:
         until(lambda: leftovers.processes_of(run_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def wait(
     logs: list[Path] | None = None,
     watch: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    return wait_until_serving(plan, at[0], at[1], logs or [], watch)
+    return wait_until_serving(plan, at[0], at[1], set, logs or [], watch)
 
 
 def test_a_healthy_server_of_the_right_model_that_brings_tokens_is_ready(plan: Plan) -> None:
@@ -143,6 +144,12 @@ def test_a_stranger_on_the_port_is_never_measured(plan: Plan) -> None:
     port = at[0].rpartition(":")[2]
     assert failed.value.stage == "ready"
     assert f"a stranger listens on port {port}: process " in failed.value.reason
+
+
+def test_a_server_that_has_overwritten_its_mark_is_known_by_its_session(plan: Plan) -> None:
+    """As vLLM's processes do, when they set their titles."""
+    with serving(marked=False) as (base, run_id):
+        wait_until_serving(plan, base, run_id, lambda: {os.getsid(0)}, [], lambda _: None)
 
 
 def test_no_server_at_all_ends_by_the_absolute_limit_however_much_it_logs(

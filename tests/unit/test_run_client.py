@@ -52,7 +52,8 @@ class Client:
     def run(self, how: str, limit_s: float = 30, program: str = sys.executable) -> float:
         plan = ClientPlan(
             command=Command(
-                argv=[program, "-c", CLIENT, how], env={leftovers.RUN_ID: "${RUN_ID}", "HOME": "/x"}
+                argv=[program, "-c", CLIENT, how],
+                env={leftovers.RUN_ID: "${RUN_ID}", leftovers.PART: "client"},
             ),
             tokenizer="org/tiny",
             hub_traces=False,
