@@ -39,8 +39,12 @@ def records(folder: Path) -> Iterator[Record]:
         ValueError: a line is no record.
     """
     with (folder / RECORDS).open(encoding="utf-8") as stream:
-        for line in stream:
-            yield _record(json.loads(line))
+        for number, line in enumerate(stream, start=1):
+            try:
+                record = _record(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"{RECORDS}:{number} is no record: {error!r}") from error
+            yield record
 
 
 def _record(row: dict[str, Any]) -> Record:

@@ -33,23 +33,26 @@ def run_client(
         watch: called at every look; raises if a rank ended or a stop came.
 
     Raises:
-        PointFailed: it ended badly, or ran past its limit, or whatever `watch` raises. On every
-            such path it is first interrupted, so that what it has measured is exported.
+        PointFailed: it cannot start, ended badly, or ran past its limit, or whatever `watch` raises.
+            While it runs, it is first interrupted, so that what it has measured is exported.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "client.log"
     run_id, noted = values["RUN_ID"], set[Path]()
     started = told = looked = time.monotonic()
     with log.open("ab") as stream:
-        process = subprocess.Popen(
-            fill_all(plan.command.argv, values),
-            env=clean_environment() | fill_env(plan.command.env, values),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C reaches the launcher, which interrupts it once
-        )
+        try:
+            process = subprocess.Popen(
+                fill_all(plan.command.argv, values),
+                env=clean_environment() | fill_env(plan.command.env, values),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C reaches the launcher, which interrupts it once
+            )
+        except OSError as error:
+            raise PointFailed("replay", f"the client cannot be started: {error}") from error
     try:
         while process.poll() is None:
             watch("replay")

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 
 from serve_repro.documents import digest, file_sha256
 from serve_repro.errors import UserError
@@ -55,12 +55,23 @@ def requirements(folder: Path) -> list[Requirement]:
             line = line.split(" --hash")[0].partition("#")[0].strip()
             if not line:
                 continue
-            requirement = Requirement(line)
-            if not str(requirement.specifier).startswith("=="):
+            requirement = _exact(line)
+            if requirement is None:
                 raise UserError("a lock may hold exact pins only", where=str(lock), found=line)
             if requirement.marker is None or requirement.marker.evaluate():
                 found.append(requirement)
     return found
+
+
+def _exact(line: str) -> Requirement | None:
+    """The requirement of a line that pins exactly one version; None for any other line."""
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement:  # an option, a path, an include
+        return None
+    bounds = list(requirement.specifier)
+    exact = len(bounds) == 1 and bounds[0].operator == "==" and not bounds[0].version.endswith(".*")
+    return requirement if exact else None
 
 
 def pins(folder: Path) -> dict[str, str]:

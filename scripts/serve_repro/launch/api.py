@@ -26,7 +26,7 @@ def complete(base: str, model: str, prompt: str, tokens: int, timeout_s: float) 
     """One chat completion of exactly `tokens` tokens; returns the whole answer.
 
     Raises:
-        NoAnswer: as `get`, or an answer other than 200, or one that is not JSON.
+        NoAnswer: as `get`, or an answer other than 200, or one that is no JSON object.
     """
     body = {
         "model": model,
@@ -44,9 +44,11 @@ def complete(base: str, model: str, prompt: str, tokens: int, timeout_s: float) 
     if status != 200:
         raise NoAnswer(f"status {status}: {text[:300]}")
     try:
-        answer: dict[str, Any] = json.loads(text)
+        answer = json.loads(text)
     except ValueError as error:
         raise NoAnswer(f"not JSON: {text[:300]}") from error
+    if not isinstance(answer, dict):
+        raise NoAnswer(f"not an answer: {text[:300]}")
     return answer
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 KNOWN = [
+    (r"^serve-repro: cannot be started", "its command cannot be started"),
     (r"[Aa]ddress already in use|EADDRINUSE", "the port was taken by another process"),
     (r"No space left on device", "a disk or /dev/shm is full"),
     (
@@ -46,6 +47,6 @@ def known_cause(log: Path) -> str | None:
     """What the end of a log says about the cause, if it is one that is known."""
     text = tail(log, 2000)
     for pattern, meaning in KNOWN:
-        if re.search(pattern, text):
+        if re.search(pattern, text, re.MULTILINE):
             return meaning
     return None

@@ -33,6 +33,9 @@ from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.network import own_address
 from serve_repro.plan.bindings import fill_all, fill_env
 
+EXIT_NOT_STARTED = 127
+"""The code that shells give a command that is not there."""
+
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -58,7 +61,17 @@ class Holder:
             self._asked = signal.Signals(number).name
 
     def hold(self) -> int:
-        """Run the rank to its end, or to a request to stop; returns 0 if it was asked to stop."""
+        """Run the rank to its end, or to a request to stop; returns 0 if it was asked to stop.
+
+        Raises:
+            UserError: there is no route to the master.
+        """
+        try:
+            return self._hold()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _hold(self) -> int:
         address, interface = own_address(self._order["master"])
         values = {
             **self._order["values"],
@@ -71,14 +84,19 @@ class Holder:
         argv, env = fill_all(start["argv"], values), fill_env(start["env"], values)
         folder = Path(self._order["folder"])
         with (folder / "server.log").open("ab") as log:
-            process = subprocess.Popen(
-                argv,
-                env=clean_environment() | env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    env=clean_environment() | env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                log.write(f"serve-repro: cannot be started: {error}\n".encode())
+                _say("ended", code=EXIT_NOT_STARTED, asked=None, killed=[], left=[])
+                return 1
         self._sessions.add(process.pid)
         started = {"pid": process.pid, "host": socket.gethostname(), "address": address}
         started |= {"interface": interface, "scratch": str(self._scratch)}
@@ -118,22 +136,41 @@ class Holder:
         deadline = time.monotonic() + self._order["stop_s"]
         while time.monotonic() < deadline and (process.poll() is None or self._processes()):
             time.sleep(CONSTANTS.poll_s)
-        remaining = self._processes()
-        self._shared_memory |= leftovers.shared_memory_of(remaining)
-        killed = [f"{entry.pid} {entry.name()}" for entry in remaining if entry.is_running()]
-        left = leftovers.kill(remaining, CONSTANTS.kill_grace_s)
-        process.wait()
+        self._note_shared_memory()
+        killed, remaining = leftovers.kill_all(self._processes, CONSTANTS.kill_grace_s)
+        left = [entry.pid for entry in remaining]
+        if not _ended(process):
+            left.append(process.pid)
         for command in self._order["cleanup"]:
-            subprocess.run(fill_all(command["argv"], values), check=False, timeout=60)
+            _clean_up(fill_all(command["argv"], values))
         leftovers.remove_shared_memory(self._shared_memory)
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        return killed, [entry.pid for entry in left]
+        return killed, left
 
     def _processes(self) -> list[psutil.Process]:
         return leftovers.processes_of(self._order["run_id"], self._order["rank"], self._sessions)
 
     def _note_shared_memory(self) -> None:
         self._shared_memory |= leftovers.shared_memory_of(self._processes())
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the rank's own process is gone; one that has dropped its mark is killed by its id."""
+    if process.poll() is None:
+        process.kill()
+    try:
+        process.wait(CONSTANTS.kill_grace_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _clean_up(argv: list[str]) -> None:
+    """One command, whose failure is told and keeps nothing else from being cleaned up."""
+    try:
+        # Its words go to the log: standard output is the supervisor's.
+        subprocess.run(argv, check=False, timeout=60, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"clean-up: {error}", file=sys.stderr)
 
 
 def _say(event: str, **facts: Any) -> None:

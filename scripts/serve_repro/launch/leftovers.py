@@ -9,13 +9,15 @@ remove its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
 
 RUN_ID, PART = "SERVE_REPRO_RUN_ID", "SERVE_REPRO_RANK"
 _SHM = "/dev/shm/"
+_POLL_S = 0.02
 
 
 def processes_of(
@@ -73,8 +75,39 @@ def kill(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    _, alive = psutil.wait_procs(processes, timeout=grace_s)
-    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    # Not psutil.wait_procs: it takes a child's exit code away from whoever started the child, and waits
+    # for zombies, which an idle first process of a container may never take.
+    deadline = time.monotonic() + grace_s
+    alive = [process for process in processes if _runs(process)]
+    while alive and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        alive = [process for process in alive if _runs(process)]
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill_all(
+    find: Callable[[], list[psutil.Process]], grace_s: float
+) -> tuple[list[str], list[psutil.Process]]:
+    """KILL what `find` finds, and look again: a process may fork while the others are killed.
+
+    Returns:
+        ("pid name" of all that were killed, those that are still there after the grace).
+    """
+    deadline = time.monotonic() + grace_s
+    killed: list[str] = []
+    found = find()
+    while found and time.monotonic() < deadline:
+        killed += [f"{process.pid} {_name(process)}" for process in found]
+        kill(found, grace_s)
+        found = find()
+    return list(dict.fromkeys(killed)), found
 
 
 def remove_shared_memory(noted: set[Path]) -> list[Path]:
@@ -88,6 +121,13 @@ def remove_shared_memory(noted: set[Path]) -> list[Path]:
         except FileNotFoundError:
             continue
     return removed
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return "(ended)"
 
 
 def _mapped(path: Path) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from typing import Any
 
 from serve_repro.documents import write_json
 from serve_repro.driver import CONSTANTS
+from serve_repro.launch import leftovers
 from serve_repro.launch.causes import known_cause, tail
 from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.exits import describe_exit
@@ -54,6 +57,8 @@ class Rank:
             try:
                 said = json.loads(line)
             except ValueError:  # Slurm's own words
+                continue
+            if not isinstance(said, dict):
                 continue
             self.heard_at = time.monotonic()
             self.said[said["event"]] = said
@@ -171,15 +176,44 @@ class Ranks:
             try:
                 rank.process.wait(max(0.0, limit - (time.monotonic() - started)))
             except subprocess.TimeoutExpired:
-                # Slurm kills a step's processes when its srun is terminated.
-                rank.process.terminate()
                 outlived.append(f"rank {rank.plan.rank}: its holder did not end in {limit:.0f} s")
-                rank.process.wait()
+                _end(rank.process)
             ended = rank.said.get("ended", {})
             if ended.get("killed"):
                 names = ", ".join(ended["killed"])
                 LOGGER.info("rank %d: killed after the grace: %s", rank.plan.rank, names)
             outlived += [f"rank {rank.plan.rank}: process {pid}" for pid in ended.get("left", [])]
+            outlived += [f"rank {rank.plan.rank}: process {pid}" for pid in self._end_orphans(rank)]
         LOGGER.info("ranks stopped after %.1f s", time.monotonic() - started)
         if outlived:
             raise PointFailed("stop", f"outlived the stop: {'; '.join(outlived)}")
+
+    def _end_orphans(self, rank: Rank) -> list[int]:
+        """End what a holder that was itself killed has left on this machine; returns what remains.
+
+        On other nodes Slurm ends the processes, since they belong to the step.
+        """
+        if "ended" in rank.said:
+            return []
+        run_id = self._values[rank.plan.rank]["RUN_ID"]
+        started = rank.said.get("started")
+        here = started is not None and started["host"] == socket.gethostname()
+        sessions = {started["pid"]} if started is not None and here else set()
+        killed, left = leftovers.kill_all(
+            lambda: leftovers.processes_of(run_id, rank.plan.rank, sessions), CONSTANTS.kill_grace_s
+        )
+        if killed:
+            LOGGER.info("rank %d: its holder was lost; killed: %s", rank.plan.rank, ", ".join(killed))
+        if started is not None and here:
+            shutil.rmtree(started["scratch"], ignore_errors=True)
+        return [process.pid for process in left]
+
+
+def _end(holder: subprocess.Popen[str]) -> None:
+    """End a holder that does not answer. Slurm kills a step's processes when its srun is terminated."""
+    holder.terminate()
+    try:
+        holder.wait(CONSTANTS.kill_grace_s)
+    except subprocess.TimeoutExpired:
+        holder.kill()
+        holder.wait()

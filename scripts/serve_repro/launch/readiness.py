@@ -197,7 +197,7 @@ def _complete(plan: Plan, base: str, watch: Callable[[str], None]) -> None:
     if not answers:
         problem = problems[0] if problems else f"nothing within {limit:.0f} s (first_tokens_s)"
         raise PointFailed("ready", f"healthy, but a completion brought no tokens: {problem}")
-    tokens = answers[0].get("usage", {}).get("completion_tokens")
+    tokens = (answers[0].get("usage") or {}).get("completion_tokens")
     if tokens != CONSTANTS.ready_tokens:
         raise PointFailed(
             "ready", f"the completion has {tokens} tokens, expected {CONSTANTS.ready_tokens}"

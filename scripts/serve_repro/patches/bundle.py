@@ -66,7 +66,9 @@ def check_targets(built: dict[str, Any], packages: Path, node: str) -> list[dict
     seen = []
     for hook in built["hooks"]:
         for target in hook["targets"]:
-            path = packages / Path(*target["module"].split(".")).with_suffix(".py")
+            base = packages / Path(*target["module"].split("."))
+            # As the hooks' loader looks: a module's file, or a package's.
+            path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
             found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no file"
             if found != target["sha256"]:
                 raise UserError(

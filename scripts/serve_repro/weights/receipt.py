@@ -13,7 +13,7 @@ def verify(manifest: dict[str, Any], node: str) -> dict[str, Any]:
     """Hash every file on this node and compare; returns the receipt.
 
     Raises:
-        UserError: names node, file, both values: missing, extra, short, long or wrong bytes.
+        UserError: names node, file, both values: missing, extra, unreadable, short, long or wrong bytes.
     """
     folder = Path(manifest["folder"])
     wanted = {entry["path"]: entry for entry in manifest["files"]}
@@ -25,7 +25,10 @@ def verify(manifest: dict[str, Any], node: str) -> dict[str, Any]:
             raise UserError("file is missing", where=where, expected=f"{wanted[name]['bytes']} bytes")
         if name not in wanted:
             raise UserError("file is extra: the manifest does not list it", where=where)
-        size = (folder / name).stat().st_size
+        try:
+            size = (folder / name).stat().st_size
+        except OSError as error:  # a link into the hub's blobs that leads nowhere on this node
+            raise UserError(f"file cannot be read ({error.strerror})", where=where) from error
         if size != wanted[name]["bytes"]:
             word = "short" if size < wanted[name]["bytes"] else "long"
             raise UserError(

@@ -1,0 +1,122 @@
+"""Small attempts on disk, in the format that the real client and the real server leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+S = 1_000_000_000
+"""Nanoseconds of a second; records count in them."""
+
+START = 1_796_092_480 * S
+
+
+def record(
+    phase: str = "profiling",
+    start_s: float = 0.0,
+    end_s: float = 1.0,
+    tokens: tuple[int, int] | None = (100, 10),
+    ttft_ms: float | None = 200.0,
+    itl_ms: float | None = 20.0,
+    error: dict[str, Any] | None = None,
+    cancelled: bool = False,
+) -> dict[str, Any]:
+    """One line of profile_export.jsonl. Times in seconds from the start; tokens: (input, output)."""
+    values = {
+        "request_latency": (end_s - start_s) * 1000,
+        "time_to_first_token": ttft_ms,
+        "inter_token_latency": itl_ms,
+    }
+    if tokens is not None:
+        values |= {"usage_prompt_tokens": tokens[0], "usage_completion_tokens": tokens[1]}
+    row: dict[str, Any] = {
+        "metadata": {
+            "session_num": 0,
+            "benchmark_phase": phase,
+            "request_start_ns": START + round(start_s * S),
+            "request_end_ns": START + round(end_s * S),
+            "was_cancelled": cancelled,
+        },
+        "metrics": {
+            name: {"value": value, "unit": "x"} for name, value in values.items() if value is not None
+        },
+    }
+    return row if error is None else row | {"metrics": {}, "error": error}
+
+
+def write_artifacts(
+    folder: Path,
+    rows: list[dict[str, Any]],
+    duration_s: float | None = 20.0,
+    cancelled: bool | None = False,
+) -> Path:
+    """The client's artifact folder: records and aggregate."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(row, separators=(",", ":")) for row in rows]
+    (folder / "profile_export.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    aggregate: dict[str, Any] = {"schema_version": "1.4"}
+    if duration_s is not None:
+        aggregate["benchmark_duration"] = {"unit": "sec", "avg": duration_s}
+    if cancelled is not None:
+        aggregate["was_cancelled"] = cancelled
+    (folder / "profile_export_aiperf.json").write_text(json.dumps(aggregate), encoding="utf-8")
+    return folder
+
+
+def metrics_text(counters: dict[str, float], infos: dict[str, dict[str, str]] | None = None) -> str:
+    """A /metrics answer: each counter split over two engines, each info as a gauge that is 1."""
+    lines = []
+    for name, value in counters.items():
+        lines += [f"# HELP {name} Help.", f"# TYPE {name} counter"]
+        lines += [f'{name}{{engine="{engine}"}} {value / 2}' for engine in (0, 1)]
+    for name, labels in (infos or {}).items():
+        text = ",".join(f'{key}="{value}"' for key, value in labels.items())
+        lines += [f"# HELP {name} Help.", f"# TYPE {name} gauge", f"{name}{{{text}}} 1.0"]
+    return "\n".join(lines) + "\n"
+
+
+COUNTERS = {"vllm:prompt_tokens_total": 400.0, "vllm:generation_tokens_total": 40.0}
+"""What the server counts for `good_rows`."""
+
+INFOS = {
+    "vllm:simple_kv_offload_info": {"backend": "cpu", "capacity_blocks": "1024"},
+    "vllm:cache_config_info": {"block_size": "128", "enable_prefix_caching": "True"},
+}
+
+
+def good_rows() -> list[dict[str, Any]]:
+    """One request of the warm-up and three of the window."""
+    return [
+        record("warmup", 0, 1),
+        record(start_s=2, end_s=3, ttft_ms=100.0, itl_ms=10.0),
+        record(start_s=2.5, end_s=4.5, ttft_ms=200.0, itl_ms=20.0),
+        record(start_s=4, end_s=7, ttft_ms=300.0, itl_ms=30.0),
+    ]
+
+
+def attestation(patch: str, rank: int, **more: Any) -> dict[str, Any]:
+    return {"patch": patch, "rank": rank, "process": "worker", "pid": 1, "installed": True, **more}
+
+
+def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
+    """A valid attempt of the tiny recipe, with the built patch set in <folder>/patches."""
+    write_artifacts(folder / "client/artifacts", good_rows())
+    zero = dict.fromkeys(COUNTERS, 0.0)
+    (folder / "metrics_before.txt").write_text(metrics_text(zero, INFOS), encoding="utf-8")
+    (folder / "metrics_after.txt").write_text(metrics_text(COUNTERS, INFOS), encoding="utf-8")
+    model = {"id": "serve-repro/tiny-llama", "max_model_len": 32768}
+    (folder / "serving.json").write_text(json.dumps({"model": model}), encoding="utf-8")
+    for rank in range(ranks):
+        own = folder / f"rank{rank}"
+        own.mkdir()
+        log = (
+            f"INFO x.py:1] rank {rank} in world size {ranks} is assigned as DP rank 0, PP rank {rank}\n"
+        )
+        (own / "server.log").write_text("INFO boot\n" + log, encoding="utf-8")
+        lines = [json.dumps(attestation(hook, rank)) for hook in hooks]
+        (own / "attestations.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    (folder / "patches").mkdir()
+    built = {"hooks": [{"id": hook, "processes": ["worker"]} for hook in hooks]}
+    (folder / "patches/set.json").write_text(json.dumps(built), encoding="utf-8")
+    return folder

@@ -1,0 +1,248 @@
+"""What the client and the server leave: read, counted, and turned into numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serve_repro.client.artifacts import aggregate, records, totals
+from serve_repro.client.server_metrics import grown, labels_of, read_counters
+from serve_repro.errors import UserError
+from serve_repro.table.metrics import STATISTICS, request_metrics, server_metrics
+from serve_repro.table.rows import IDENTITY, row, summary
+
+from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_attempt
+
+TIMEOUT = {"code": 408, "type": "RequestTimeout", "message": "too late"}
+
+
+def test_a_record_is_read_with_its_times_and_tokens(tmp_path: Path) -> None:
+    write_artifacts(tmp_path, [record(start_s=1.5, end_s=2.0, tokens=(2022, 20), itl_ms=12.5)])
+    (one,) = records(tmp_path)
+    assert one.profiled
+    assert one.error is None
+    assert (one.start_ns, one.end_ns) == (START + 1_500_000_000, START + 2 * S)
+    assert (one.input_tokens, one.output_tokens) == (2022, 20)
+    assert (one.ttft_ms, one.itl_ms, one.e2e_ms) == (200.0, 12.5, 500.0)
+
+
+def test_what_the_client_has_no_value_for_is_none_and_not_zero(tmp_path: Path) -> None:
+    write_artifacts(tmp_path, [record(tokens=None, ttft_ms=None, itl_ms=None)])
+    (one,) = records(tmp_path)
+    assert (one.input_tokens, one.output_tokens, one.ttft_ms, one.itl_ms) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        (record(error=TIMEOUT), "RequestTimeout"),
+        (record(error={"code": 500}), "500"),
+        (record(error={"message": "?"}), "error"),
+        (record(cancelled=True), "cancelled"),
+        (record(error=TIMEOUT, cancelled=True), "RequestTimeout"),
+    ],
+)
+def test_errors_have_a_kind(tmp_path: Path, row: dict[str, object], kind: str) -> None:
+    write_artifacts(tmp_path, [row])
+    assert next(records(tmp_path)).error == kind
+
+
+def test_totals_count_phases_errors_and_tokens_apart(tmp_path: Path) -> None:
+    rows = [
+        record("warmup", tokens=(1000, 1)),
+        record("warmup", error=TIMEOUT),
+        record(tokens=(100, 10)),
+        record(tokens=(200, 0)),
+        record(tokens=None),
+        record(error=TIMEOUT),
+        record(error={"code": 500}),
+        record(tokens=(50, 5), cancelled=True),
+    ]
+    found = totals(write_artifacts(tmp_path, rows))
+    assert (found.completed, found.failed) == (3, 3)
+    assert (found.warmup, found.warmup_failed) == (2, 1)
+    assert found.no_output == 2
+    assert found.errors == {"RequestTimeout": 2, "500": 1, "cancelled": 1}
+    assert (found.input_tokens, found.output_tokens) == (1300, 11)
+
+
+def test_an_empty_export_has_totals_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "profile_export.jsonl").touch()
+    assert totals(tmp_path)[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_line_that_was_cut_short_is_an_error_and_no_shorter_result(tmp_path: Path) -> None:
+    write_artifacts(tmp_path, good_rows())
+    path = tmp_path / "profile_export.jsonl"
+    path.write_text(path.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"profile_export\.jsonl:4 is no record"):
+        totals(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"metadata": null}', '{"metadata": {}}', "7"])
+def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None:
+    (tmp_path / "profile_export.jsonl").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no record"):
+        totals(tmp_path)
+
+
+def test_a_missing_export_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        totals(tmp_path)
+    with pytest.raises(UserError, match=r"profile_export_aiperf\.json: cannot be read"):
+        aggregate(tmp_path)
+
+
+def test_counters_are_summed_over_their_labels(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(metrics_text({"vllm:prompt_tokens_total": 300.0}, INFOS), encoding="utf-8")
+    assert read_counters(path)["vllm:prompt_tokens_total"] == 300.0
+    assert labels_of(path, "vllm:cache_config_info") == INFOS["vllm:cache_config_info"]
+    assert labels_of(path, "vllm:no_such_info") is None
+
+
+def test_growth_tells_no_counter_from_no_growth() -> None:
+    assert grown({"a": 3.0}, {"a": 5.0}, "a") == 2.0
+    assert grown({}, {"a": 5.0}, "a") == 5.0
+    assert grown({"a": 5.0}, {"a": 5.0}, "a") == 0.0
+    assert grown({"a": 5.0}, {}, "a") is None
+
+
+def test_throughput_is_tokens_over_earliest_start_to_latest_end(tmp_path: Path) -> None:
+    """Three requests of 100 + 10 tokens in the window from 2 s to 7 s; the warm-up is outside."""
+    found = request_metrics(write_artifacts(tmp_path, good_rows()), world_size=2)
+    assert (found["requests"], found["measured_s"]) == (3, 5.0)
+    assert found["input_tput_tok_s"] == 300 / 5
+    assert found["output_tput_tok_s"] == 30 / 5
+    assert found["total_tput_tok_s"] == 330 / 5
+    for name in ("input", "output", "total"):
+        whole = found[f"{name}_tput_tok_s"]
+        assert isinstance(whole, float)
+        assert found[f"{name}_tput_tok_s_gpu"] == whole / 2
+
+
+def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
+    forwards = request_metrics(write_artifacts(tmp_path / "a", good_rows()), 1)
+    assert request_metrics(write_artifacts(tmp_path / "b", good_rows()[::-1]), 1) == forwards
+
+
+def test_errors_and_warm_up_are_in_no_statistic(tmp_path: Path) -> None:
+    others = [
+        record("warmup", 0, 100, tokens=(9999, 9999), ttft_ms=9e9),
+        record(start_s=0, end_s=100, error=TIMEOUT),
+        record(start_s=0, end_s=100, tokens=(9999, 9999), cancelled=True),
+    ]
+    clean = request_metrics(write_artifacts(tmp_path / "a", good_rows()), 1)
+    assert request_metrics(write_artifacts(tmp_path / "b", good_rows() + others), 1) == clean
+
+
+def test_statistics_are_numpys(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    ttft, itl, end = draw.gamma(2, 100, 50), draw.gamma(3, 5, 50), draw.gamma(2, 2, 50)
+    rows = [
+        record(end_s=float(e), ttft_ms=float(t), itl_ms=float(i), tokens=(n, n + 1))
+        for n, (t, i, e) in enumerate(zip(ttft, itl, end, strict=True))
+    ]
+    found = request_metrics(write_artifacts(tmp_path, rows), 1)
+    e2e = np.round(end * S) / S * 1000
+    for name, values in (("ttft", ttft), ("itl", itl), ("e2e", e2e)):
+        assert found[f"{name}_mean_ms"] == pytest.approx(np.mean(values), abs=1e-4)
+        for percent in (50, 90, 95, 99):
+            expected = pytest.approx(np.percentile(values, percent), abs=1e-4)
+            assert found[f"{name}_p{percent}_ms"] == expected
+    p95 = float(np.percentile(range(50), 95))
+    for statistic, tokens in (("mean", 24.5), ("p50", 24.5), ("p95", p95)):
+        assert found[f"isl_{statistic}_tok"] == pytest.approx(tokens)
+        assert found[f"osl_{statistic}_tok"] == pytest.approx(tokens + 1)
+
+
+def test_interactivity_is_a_second_over_itl_of_the_same_statistic(tmp_path: Path) -> None:
+    found = request_metrics(write_artifacts(tmp_path, good_rows()), 1)
+    assert found["itl_p50_ms"] == 20.0
+    assert found["interactivity_p50_tok_s_user"] == 50.0
+    for statistic in STATISTICS:
+        itl = found[f"itl_{statistic}_ms"]
+        assert isinstance(itl, float)
+        assert found[f"interactivity_{statistic}_tok_s_user"] == pytest.approx(1000 / itl, abs=1e-5)
+
+
+def test_a_replay_without_a_success_has_no_numbers_instead_of_zeros(tmp_path: Path) -> None:
+    found = request_metrics(write_artifacts(tmp_path, [record(error=TIMEOUT)]), 2)
+    assert (found.pop("requests"), found.pop("measured_s")) == (0, 0.0)
+    assert set(found.values()) == {None}
+
+
+def test_answers_of_one_token_have_no_gap_and_count_in_all_else(tmp_path: Path) -> None:
+    rows = [record(tokens=(100, 1), itl_ms=None), record(tokens=(100, 11), itl_ms=20.0)]
+    found = request_metrics(write_artifacts(tmp_path, rows), 1)
+    assert (found["requests"], found["itl_mean_ms"], found["osl_mean_tok"]) == (2, 20.0, 6.0)
+
+
+def server(folder: Path, before: dict[str, float], after: dict[str, float]) -> dict[str, object]:
+    for name, counters in (("before", before), ("after", after)):
+        (folder / f"{name}.txt").write_text(metrics_text(counters), encoding="utf-8")
+    return dict(server_metrics(folder / "before.txt", folder / "after.txt"))
+
+
+def test_ratios_and_acceptance_are_of_what_grew_during_the_replay(tmp_path: Path) -> None:
+    before = {
+        "vllm:prefix_cache_hits_total": 100.0,
+        "vllm:prefix_cache_queries_total": 100.0,
+        "vllm:num_preemptions_total": 2.0,
+        "vllm:spec_decode_num_drafts_total": 10.0,
+        "vllm:spec_decode_num_accepted_tokens_total": 20.0,
+    }
+    after = {
+        "vllm:prefix_cache_hits_total": 250.0,
+        "vllm:prefix_cache_queries_total": 300.0,
+        "vllm:num_preemptions_total": 6.0,
+        "vllm:spec_decode_num_drafts_total": 110.0,
+        "vllm:spec_decode_num_accepted_tokens_total": 171.0,
+    }
+    assert server(tmp_path, before, after) == {
+        "prefix_cache_hit_ratio": 0.75,
+        "external_prefix_cache_hit_ratio": None,
+        "preemptions": 4,
+        "acceptance_length_tok": 2.51,
+    }
+
+
+def test_a_server_without_these_counters_has_no_such_numbers(tmp_path: Path) -> None:
+    assert set(server(tmp_path, {}, {"vllm:other_total": 1.0}).values()) == {None}
+
+
+def test_records_are_read_one_by_one(tmp_path: Path) -> None:
+    """A six-hour export is large: it is never held as a whole."""
+    (tmp_path / "profile_export.jsonl").write_text(json.dumps(record()) + "\nbad\n", encoding="utf-8")
+    reader = records(tmp_path)
+    assert next(reader).profiled
+    with pytest.raises(ValueError, match=r"jsonl:2 is no record"):
+        next(reader)
+
+
+def test_a_row_holds_a_points_numbers_gates_and_identity(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path / "conc2/attempts/20260101T000000Z", [])
+    digest = "sha256:" + "ab" * 32
+    point = {
+        **dict.fromkeys(("recipe", "site", "status", "validity", "accelerator", "started"), "x"),
+        "concurrency": 2,
+        "world_size": 2,
+        "nodes": ["n0", "n1"],
+        "attempt": "attempts/20260101T000000Z",
+        "seconds": {"boot": 31.5},
+        "gates": [{"outcome": "pass"}, {"outcome": "unknown"}, {"outcome": "fail"}],
+        "identity": dict.fromkeys(IDENTITY, digest) | {"driver": 1},
+    }
+    replay = tmp_path / "conc2/replay.json"
+    replay.write_text(json.dumps(point), encoding="utf-8")
+    made = row(replay)
+    assert (made["nodes"], made["gpus"], made["boot_s"]) == ("n0 n1", 2, 31.5)
+    assert (made["requests"], made["requests_warmup"], made["requests_failed"]) == (3, 1, 0)
+    assert (made["gates_passed"], made["gates_total"]) == (1, 3)
+    assert (made["plan_id"], made["driver_id"]) == ("ab" * 6, 1)
+    assert made["total_tput_tok_s_gpu"] == 33.0
+    assert Path(made["attempt"]) == attempt
+    assert list(summary([replay, replay])["concurrency"]) == [2, 2]

@@ -1,0 +1,222 @@
+"""The hooks' loader in real processes, and the one hook that can run without vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serve_repro_hooks import EXIT_NOT_PATCHED, kind_of
+from serve_repro_hooks.cpu_synthetic_acceptance import accept
+
+from serve_repro.documents import file_sha256
+from serve_repro.patches.attestation import read_attestations
+
+BASE = Path(__file__).parents[2]
+
+HOOK = """
+def install():
+    from victim import part
+    part.answer = lambda: "patched"
+    return ["part.answer"]
+"""
+BROKEN_HOOK = """
+def install():
+    raise SystemExit("even this must not let the process go on")
+"""
+AS_VLLM = """
+import importlib.metadata, multiprocessing, sys
+multiprocessing.current_process().name = sys.argv[1]
+for plugin in importlib.metadata.entry_points(group="vllm.general_plugins"):
+    try:
+        plugin.load()()
+    except Exception:
+        pass  # as vLLM does
+loaded = [name for name in sys.modules if name.startswith(("victim", "serve_repro_hooks."))]
+from victim import part
+print(part.answer(), loaded)
+"""
+"""What vLLM does in each of its processes, in small."""
+
+
+class Server:
+    """A place with a package that is to be patched, and one patch set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(
+            BASE / "patches/hooks", folder / "hooks", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        (folder / "packages/victim").mkdir(parents=True)
+        (folder / "packages/victim/__init__.py").touch()
+        self.part = folder / "packages/victim/part.py"
+        self.part.write_text('def answer():\n    return "plain"\n', encoding="utf-8")
+        self.set(HOOK)
+
+    def set(self, code: str, sha256: str | None = None, module: str = "victim.part") -> None:
+        """Make the one hook of the set this code, for a target with this hash (None: the right one)."""
+        (self.folder / "hooks/serve_repro_hooks/fake.py").write_text(code, encoding="utf-8")
+        target = {"module": module, "sha256": sha256 or file_sha256(self.part)}
+        entry = {"id": "fake", "hook": "fake", "targets": [target], "processes": ["worker", "api"]}
+        (self.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
+
+    def run(self, process: str, patched: bool = True) -> subprocess.CompletedProcess[str]:
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{self.folder}/hooks:{self.folder}/packages",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        if patched:
+            env |= {
+                "SERVE_REPRO_PATCH_SET": f"{self.folder}/set.json",
+                "SERVE_REPRO_ATTESTATIONS": f"{self.folder}/attestations.jsonl",
+                "SERVE_REPRO_RANK": "1",
+            }
+        return subprocess.run(
+            [sys.executable, "-c", AS_VLLM, process],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    def attested(self) -> list[dict[str, Any]]:
+        return read_attestations(self.folder / "attestations.jsonl")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+@pytest.mark.parametrize(("process", "kind"), [("VllmWorker-0", "worker"), ("MainProcess", "api")])
+def test_a_hook_is_installed_and_says_so(server: Server, process: str, kind: str) -> None:
+    run = server.run(process)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("patched")
+    (line,) = server.attested()
+    assert line.pop("pid") > 1
+    assert line == {
+        "patch": "fake",
+        "rank": 1,
+        "process": kind,
+        "installed": True,
+        "replaced": ["part.answer"],
+        "targets": [{"module": "victim.part", "sha256": file_sha256(server.part)}],
+    }
+
+
+def test_a_process_of_another_kind_stays_as_it_is(server: Server) -> None:
+    run = server.run("EngineCore_DP0")
+    assert run.stdout == "plain []\n"
+    assert server.attested() == []
+
+
+def test_without_a_patch_set_nothing_is_imported_and_nothing_is_said(server: Server) -> None:
+    run = server.run("VllmWorker-0", patched=False)
+    assert (run.returncode, run.stdout) == (0, "plain []\n"), run.stderr
+    assert not (server.folder / "attestations.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "sha256", "module", "reason"),
+    [
+        (HOOK, "0" * 64, "victim.part", f"RuntimeError: victim.part has sha256 .*, expected {'0' * 64}"),
+        (HOOK, None, "victim.gone", "ImportError: victim.gone has no source file"),
+        (HOOK, None, "stranger.part", "ImportError: the package stranger is not installed"),
+        (BROKEN_HOOK, None, "victim.part", "SystemExit: even this must not"),
+        ("import nothing_of_that_name", None, "victim.part", "ModuleNotFoundError: No module named"),
+    ],
+    ids=["wrong hash", "no module", "no package", "hook exits", "hook does not import"],
+)
+def test_a_process_that_cannot_be_patched_ends_and_says_why(
+    server: Server, code: str, sha256: str | None, module: str, reason: str
+) -> None:
+    server.set(code, sha256, module)
+    run = server.run("VllmWorker-0")
+    assert run.returncode == EXIT_NOT_PATCHED == 78
+    assert run.stdout == ""
+    assert "serve_repro_hooks: fake is not installed" in run.stderr
+    (line,) = server.attested()
+    assert line["installed"] is False
+    assert re.match(reason, line["reason"])
+
+
+def test_a_target_with_another_source_is_not_even_imported(server: Server) -> None:
+    server.part.write_text("raise SystemError('imported')\n", encoding="utf-8")
+    server.set(HOOK, "0" * 64)
+    assert "imported" not in server.run("VllmWorker-0").stderr
+
+
+@pytest.mark.parametrize(
+    ("process", "kind"),
+    [
+        ("VllmWorker-7", "worker"),
+        ("VllmWorkerProc-1", "worker"),
+        ("EngineCore", "engine"),
+        ("EngineCore_DP0", "engine"),
+        ("MainProcess", "api"),
+        ("ApiServer_0", "api"),
+    ],
+)
+def test_the_kind_of_a_process_follows_from_its_name(process: str, kind: str) -> None:
+    assert kind_of(process) == kind
+
+
+def accepted(rates: list[float], uniform: list[float]) -> dict[tuple[int, int], int]:
+    """Output of one request whose drafts are 10, 11, ...; replacements 20, 21, ...; bonus 99."""
+    output: dict[tuple[int, int], int] = {}
+    count = len(uniform)
+    drafts, fallback = list(range(10, 10 + count)), list(range(20, 20 + count))
+    accept(output, [count], drafts, np.array([[99]]), fallback, uniform, rates, [True])
+    return output
+
+
+@pytest.mark.parametrize(
+    ("uniform", "tokens"),
+    [
+        ([0.0, 0.0], [10, 11, 99]),
+        ([0.0, 0.9], [10, 21]),
+        ([0.9, 0.0], [20]),
+        ([0.5, 0.0], [20]),  # a draw equal to the rate is a rejection
+    ],
+)
+def test_drafts_are_accepted_up_to_the_first_rejection(uniform: list[float], tokens: list[int]) -> None:
+    output = accepted([0.5, 0.5], uniform)
+    assert [output[0, position] for position in range(len(output))] == tokens
+
+
+def test_only_the_wanted_requests_are_written_each_at_its_own_place() -> None:
+    output: dict[tuple[int, int], int] = {}
+    ends, drafts, bonus = [2, 2, 3], [10, 11, 12], np.array([[7], [8], [9]])
+    accept(output, ends, drafts, bonus, [0, 0, 0], [0.0] * 3, [1.0, 1.0], [False, True, True])
+    assert output == {(1, 0): 8, (2, 0): 12, (2, 1): 9}
+
+
+@pytest.mark.parametrize("rates", [[0.9, 0.678], [0.5, 0.5], [1.0, 0.0], [0.2, 0.9, 0.9]])
+def test_over_many_draws_the_acceptance_length_is_the_asked_one(rates: list[float]) -> None:
+    """Expected: 1 + r1 + r1 r2 + ... tokens a step."""
+    draw, steps = random.Random(0), 20_000
+    output: dict[tuple[int, int], int] = {}
+    count = len(rates)
+    accept(
+        output,
+        [count * (step + 1) for step in range(steps)],
+        [1] * (count * steps),
+        np.ones((steps, 1), dtype=int),
+        [1] * (count * steps),
+        [draw.random() for _ in range(count * steps)],
+        rates,
+        [True] * steps,
+    )
+    expected = 1 + float(np.cumprod(rates).sum())
+    assert len(output) / steps == pytest.approx(expected, rel=0.01)
