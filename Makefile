@@ -1,5 +1,6 @@
 # make demo   the whole pipeline on this machine, on real parts
 # make test   all tests
+# make slurm-demo   the same pipeline on a real Slurm of two simulated nodes
 # make env    only the workflow's environment, .venv
 # make lint   what must be clean before a commit
 # make lock   lock envs/*/requirements.in again (needs uv)
@@ -11,14 +12,40 @@ PATHS := scripts tests benchmarks patches/hooks
 # snakefmt looks for shfmt on the PATH.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test env lint lock
+.PHONY: demo test test-end-to-end test-slurm nightly env lint lock slurm-up slurm-down slurm-demo
 .DELETE_ON_ERROR:
 
 demo: env
 	@$(BIN)/snakemake --profile local
 
+# The end-to-end tests use the processors, those on Slurm mostly wait: they run side by side.
 test: env lint
-	@$(BIN)/pytest
+	@$(BIN)/pytest tests/unit tests/plan
+	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
+
+test-end-to-end: env
+	@$(BIN)/pytest --verbose --no-header tests/end_to_end
+
+test-slurm: env
+	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster
+
+nightly: env
+	@$(BIN)/pytest -m "nightly or not nightly"
+
+# Two simulated nodes on this machine (root, Debian's slurm-wlm and munge): docs/slurm.md.
+SLURM_STATE ?= /tmp/serve-repro-slurm
+CLUSTER := $(BIN)/python tests/cluster/slurm_cluster.py
+
+slurm-up: env
+	@$(CLUSTER) up --state $(SLURM_STATE) --nodes 2 --gpus 8
+
+slurm-down: env
+	@$(CLUSTER) down --state $(SLURM_STATE)
+
+slurm-demo: slurm-up
+	@eval "$$($(CLUSTER) env --state $(SLURM_STATE))" && \
+	    $(BIN)/snakemake --profile slurm --configfile config/tiny-slurm.yaml; \
+	    status=$$?; $(CLUSTER) down --state $(SLURM_STATE); exit $$status
 
 env: .venv/lock.txt
 

@@ -34,6 +34,8 @@ class Constants(NamedTuple):
     """What a holder may need beyond the rank's grace and kill: clean-up, Slurm's way back."""
     export_s: float = 20.0
     """What an interrupted client usually needs to export, kept free before a job's time limit."""
+    better_cause_s: float = 2.0
+    """How long a failed client is not blamed, in case a rank or the whole job failed with it."""
     kill_grace_s: float = 10.0
     """How long a killed process may take to vanish."""
     note_shared_memory_every_s: float = 5.0

@@ -16,7 +16,6 @@ from tests.end_to_end.conftest import wait_for
 from .conftest import SlurmCheckout, edit_yaml, finish
 
 POINT = "results/stub/conc2/replay.json"
-LONG = {"duration_s": 60}
 
 
 def begin(checkout: SlurmCheckout, *words: str, seconds: int = 60) -> tuple[subprocess.Popen[str], Path]:
@@ -83,6 +82,7 @@ def test_ctrl_c_of_snakemake(again: SlurmCheckout) -> None:
     assert_resumes(again)
 
 
+@pytest.mark.nightly
 def test_sigterm_of_snakemake_lets_the_point_finish(again: SlurmCheckout) -> None:
     process, attempt = begin(again, seconds=12)
     process.send_signal(signal.SIGTERM)
@@ -90,7 +90,14 @@ def test_sigterm_of_snakemake_lets_the_point_finish(again: SlurmCheckout) -> Non
     assert again.ended(attempt)["status"] == "valid"
 
 
-@pytest.mark.parametrize("how", [[], ["--signal=TERM"], ["--signal=INT"]], ids=["plain", "term", "int"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], id="plain"),
+        pytest.param(["--signal=TERM"], id="term"),
+        pytest.param(["--signal=INT"], id="int", marks=pytest.mark.nightly),
+    ],
+)
 def test_scancel_from_outside(again: SlurmCheckout, how: list[str]) -> None:
     process, attempt = begin(again)
     (job,) = again.jobs()
@@ -110,26 +117,16 @@ def test_before_the_time_limit_the_point_stops_exports_and_says_so(again: SlurmC
     site = again.folder / "config/sites/test-slurm.yaml"
     edit_yaml(site, lambda document: document["env"].update(STUB_BOOT_S="300"))
     process = again.start(POINT, "--set-resources", "replay:runtime=1")
-    attempt = wait_for("an attempt", lambda: again.attempt(2) if again.jobs() else None, 60)
-    attempt = sorted((again.point(2) / "attempts").glob("*"))[-1]
-    point = wait_for("its end", lambda: newest_end(again, 2), 90)
+    attempt = wait_for("an attempt", lambda: again.attempt(2), 60)
+    point = again.ended(attempt, 90)
     assert point["status"] == "interrupted"
     assert "its time limit is near" in point["reason"]
     code, output = finish(process)
     assert code != 0
     assert "its time limit is near" in output
-    assert attempt.exists()
 
 
-def newest_end(checkout: SlurmCheckout, concurrency: int) -> dict[str, object] | None:
-    """The newest attempt's end, if it is one that did not succeed."""
-    attempt = checkout.attempt(concurrency)
-    if attempt is None or not (attempt / "point.json").is_file():
-        return None
-    point = checkout.ended(attempt)
-    return point if point["status"] != "valid" else None
-
-
+@pytest.mark.nightly
 def test_a_drained_node_lets_the_point_finish(again: SlurmCheckout) -> None:
     process, attempt = begin(again, seconds=10)
     again.cluster.run("scontrol", "update", "NodeName=node2", "State=DRAIN", "Reason=test")
@@ -141,6 +138,7 @@ def test_a_drained_node_lets_the_point_finish(again: SlurmCheckout) -> None:
         again.cluster.run("scontrol", "update", "NodeName=node2", "State=RESUME")
 
 
+@pytest.mark.nightly
 def test_a_restarted_controller_disturbs_nothing(again: SlurmCheckout) -> None:
     process, attempt = begin(again, seconds=10)
     again.cluster.restart_controller()

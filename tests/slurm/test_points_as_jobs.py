@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from slurm_cluster import SlurmCluster
+from tests.end_to_end.conftest import read
 
-from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checkout, read
+from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checkout
 
 
 def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
@@ -41,7 +43,7 @@ def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
 
 
 def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
-    start_cluster: type[SlurmCluster], tmp_path: Path
+    start_cluster: Callable[..., SlurmCluster], tmp_path: Path
 ) -> None:
     four = start_cluster(nodes=4, gpus=8)
     names = [f"node{number}" for number in (1, 2, 3, 4)]

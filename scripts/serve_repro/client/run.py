@@ -78,6 +78,7 @@ def run_client(
         leftovers.remove_shared_memory(noted)
     seconds = time.monotonic() - started
     if process.returncode:
+        _look_for_a_better_cause(watch)
         raise PointFailed(
             "replay",
             f"the client ended by {describe_exit(process.returncode)}",
@@ -85,6 +86,14 @@ def run_client(
         )
     LOGGER.info("replay done after %.1f s", seconds)
     return seconds
+
+
+def _look_for_a_better_cause(watch: Callable[[str], None]) -> None:
+    """A client that fails with its server, or with the whole job, often does so first."""
+    end = time.monotonic() + CONSTANTS.better_cause_s
+    while time.monotonic() < end:
+        watch("replay")
+        time.sleep(CONSTANTS.poll_s)
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

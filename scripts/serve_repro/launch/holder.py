@@ -6,6 +6,7 @@ Slurm carries both streams to other nodes, so that one machine and many work ali
 
     {"event": "started", "pid": ..., "host": ..., "address": ..., "interface": ...}
     {"event": "beat"}
+    {"event": "stopping", "code": ..., "asked": ...}
     {"event": "ended", "code": ..., "asked": ..., "killed": [...], "left": [...]}
 """
 
@@ -104,6 +105,8 @@ class Holder:
         _say("started", **started)
         try:
             self._watch(process)
+            # At once: ending what belongs to the rank takes seconds, and the others are waiting.
+            _say("stopping", code=process.returncode, asked=self._asked)
         finally:
             killed, left = self._end(process, values)
         code = process.returncode

@@ -65,12 +65,12 @@ class Rank:
 
     def problem(self) -> str | None:
         """Why this rank can no longer be counted on; None while it is well."""
-        ended = self.said.get("ended")
+        ended = self._last_words()
         if ended is not None:
             return self._how_it_ended(ended)
         if self.process.poll() is not None:
             self._listener.join(CONSTANTS.poll_s)  # its last words may still be in the pipe
-            ended = self.said.get("ended")
+            ended = self._last_words()
             if ended is not None:
                 return self._how_it_ended(ended)
             cause = known_cause(self.folder / "holder.log")
@@ -80,6 +80,9 @@ class Rank:
         if silent > CONSTANTS.lost_after_s:
             return f"has been silent for {silent:.0f} s: its node or the network is gone"
         return None
+
+    def _last_words(self) -> dict[str, Any] | None:
+        return self.said.get("stopping") or self.said.get("ended")
 
     def _how_it_ended(self, ended: dict[str, Any]) -> str:
         if ended["asked"]:
