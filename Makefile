@@ -14,6 +14,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo test test-end-to-end test-slurm nightly env lint lock slurm-up slurm-down slurm-demo
 .DELETE_ON_ERROR:
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 
 demo: env
 	@$(BIN)/snakemake --profile local
@@ -24,10 +26,10 @@ test: env lint
 	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
 
 test-end-to-end: env
-	@$(BIN)/pytest --verbose --no-header tests/end_to_end
+	@$(BIN)/pytest --verbose --no-header tests/end_to_end 2>&1 | sed --unbuffered 's/^/real  | /'
 
 test-slurm: env
-	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster
+	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster 2>&1 | sed --unbuffered 's/^/slurm | /'
 
 nightly: env
 	@$(BIN)/pytest -m "nightly or not nightly"

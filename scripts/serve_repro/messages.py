@@ -31,6 +31,10 @@ def made_what(points: list[str]) -> str:
     table += [[_short(row[column]) for column, _ in _COLUMNS] for row in rows]
     widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
     lines = ["  ".join(map(str.ljust, line, widths)) for line in table]
+    held = [float(row["held_idle_s"]) for row in rows if row.get("held_idle_s")]
+    if held:
+        told = f"{sum(held):.1f} s in {len(held)} points"
+        lines += ["", f"nodes held before their server was started: {told}"]
     made = [
         ("table, one row a point", "results/summary.csv"),
         ("plot", "results/plots/throughput_against_interactivity.png"),

@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from slurm_cluster import SlurmCluster
 from tests.end_to_end.conftest import wait_for
 
-from .conftest import SlurmCheckout, edit_yaml, finish
+from .conftest import SlurmCheckout, edit_yaml, finish, make_stub_checkout
 
 POINT = "results/stub/conc2/replay.json"
 
@@ -124,6 +126,26 @@ def test_before_the_time_limit_the_point_stops_exports_and_says_so(again: SlurmC
     code, output = finish(process)
     assert code != 0
     assert "its time limit is near" in output
+
+
+@pytest.mark.nightly
+def test_a_rank_that_outgrows_the_jobs_memory_is_told_so(
+    start_cluster: Callable[..., SlurmCluster], tmp_path: Path
+) -> None:
+    limited = start_cluster(nodes=2, gpus=8, cgroup=True)
+    checkout = make_stub_checkout(tmp_path / "memory", limited, ["node1", "node2"])
+    site = checkout.folder / "config/sites/test-slurm.yaml"
+    edit_yaml(site, lambda document: document["env"].update(STUB_ALLOCATE_MB="3000"))
+    edit_yaml(site, lambda document: document["slurm"].update(memory_mb_per_node=1500))
+    code, _ = finish(checkout.start("results/stub/conc2/replay.json"), 240)
+    assert code != 0
+    attempt = checkout.attempt(2)
+    assert attempt is not None
+    point = checkout.ended(attempt)
+    assert point["status"] == "failed"
+    assert "rank 1 on node node2" in point["reason"]
+    assert "the job's host memory ran out" in point["reason"]
+    checkout.assert_nothing_left()
 
 
 @pytest.mark.nightly

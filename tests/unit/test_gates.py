@@ -190,7 +190,7 @@ def test_patches(plan: Plan, good: Evidence) -> None:
     rank_0, rank_1 = ([attestation(hook, rank) for hook in HOOKS] for rank in (0, 1))
     assert result([rank_0, rank_1]).outcome == "pass"
     silent = result([rank_0, rank_1[:1]])
-    assert (silent.outcome, silent.seen) == ("fail", f"rank 1: no worker reported {HOOKS[1]}")
+    assert (silent.outcome, silent.seen) == ("fail", f"rank 1: 0 of 1 worker reported {HOOKS[1]}")
     refused = [rank_1[0], attestation(HOOKS[1], 1, installed=False, reason="other source")]
     assert result([rank_0, refused]).seen == f"rank 1: {HOOKS[1]} refused: other source"
     assert result([[], []]).outcome == "fail"

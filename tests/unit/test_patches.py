@@ -209,7 +209,7 @@ def test_a_target_that_is_not_installed_is_refused(packages: Path) -> None:
 
 
 def said(patch: str, process: str = "worker", reason: str | None = None, **more: Any) -> dict[str, Any]:
-    line = {"patch": patch, "process": process, "installed": reason is None, **more}
+    line = {"patch": patch, "process": process, "pid": 1, "installed": reason is None, **more}
     return line if reason is None else line | {"reason": reason}
 
 
@@ -221,10 +221,10 @@ WORKERS = {"id": "mine", "processes": ["worker"]}
     ("attested", "told"),
     [
         ([[said("mine")], [said("mine")]], []),
-        ([[said("mine")], []], ["rank 1: no worker reported mine"]),
-        ([[], []], ["rank 0: no worker reported mine", "rank 1: no worker reported mine"]),
-        ([[said("mine", "engine")], [said("mine")]], ["rank 0: no worker reported mine"]),
-        ([[said("other")], [said("mine")]], ["rank 0: no worker reported mine"]),
+        ([[said("mine")], []], ["rank 1: 0 of 1 worker reported mine"]),
+        ([[], []], ["rank 0: 0 of 1 worker reported mine", "rank 1: 0 of 1 worker reported mine"]),
+        ([[said("mine", "engine")], [said("mine")]], ["rank 0: 0 of 1 worker reported mine"]),
+        ([[said("other")], [said("mine")]], ["rank 0: 0 of 1 worker reported mine"]),
         ([[said("mine")], [said("mine", reason="no")]], ["rank 1: mine refused: no"]),
         ([[said("mine"), said("mine", reason="no")], [said("mine")]], ["rank 0: mine refused: no"]),
     ],
@@ -232,20 +232,28 @@ WORKERS = {"id": "mine", "processes": ["worker"]}
 def test_each_ranks_workers_must_have_said_that_the_hook_is_in(
     attested: list[list[dict[str, Any]]], told: list[str]
 ) -> None:
-    assert missing(attested, [WORKERS]) == told
+    assert missing(attested, [WORKERS], 1) == told
 
 
 def test_only_rank_0_has_an_engine_and_an_api() -> None:
     rank_0 = [said("both", kind) for kind in ("worker", "engine", "api")]
-    assert missing([rank_0, [said("both")]], [EVERYWHERE]) == []
-    assert missing([rank_0[:1], [said("both")]], [EVERYWHERE]) == [
-        "rank 0: no engine reported both",
-        "rank 0: no api reported both",
+    assert missing([rank_0, [said("both")]], [EVERYWHERE], 1) == []
+    assert missing([rank_0[:1], [said("both")]], [EVERYWHERE], 1) == [
+        "rank 0: 0 of 1 engine reported both",
+        "rank 0: 0 of 1 api reported both",
     ]
 
 
+def test_all_workers_of_a_rank_must_have_said_so() -> None:
+    """Seven silent workers of eight must not pass."""
+    eight = [said("mine", pid=pid) for pid in range(8)]
+    assert missing([eight], [WORKERS], 8) == []
+    assert missing([eight[:7]], [WORKERS], 8) == ["rank 0: 7 of 8 worker reported mine"]
+    assert missing([eight[:1] * 8], [WORKERS], 8) == ["rank 0: 1 of 8 worker reported mine"]
+
+
 def test_without_hooks_nothing_is_missing() -> None:
-    assert missing([[], []], []) == []
+    assert missing([[], []], [], 1) == []
 
 
 def test_a_line_that_was_cut_short_does_not_count(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def world_size(plan: Plan, evidence: Evidence) -> Result:
 
 def patches(plan: Plan, evidence: Evidence) -> Result:
     """Every rank's workers say that they run with every patch of the recipe."""
-    told = missing(evidence.attestations, evidence.hooks)
+    told = missing(evidence.attestations, evidence.hooks, plan.topology.accelerators_per_node)
     unknown = set(plan.patches) - {hook["id"] for hook in evidence.hooks}
     told += [f"{name} is not in the built patch set" for name in sorted(unknown)]
     lines = sum(len(lines) for lines in evidence.attestations)

@@ -18,6 +18,7 @@ KNOWN = [
         "a GPU kernel touched foreign memory",
     ),
     (r"Cannot allocate memory|MemoryError", "host memory ran out"),
+    (r"oom.kill event|OOM Killed", "Slurm killed it: the job's host memory ran out"),
     (r"serve_repro_hooks: .* is not installed", "a patch refused to install"),
     (
         r"DistStoreError|Timed out after .* waiting for clients",

@@ -164,6 +164,11 @@ class Ranks:
                     f"last lines of {log}:\n{tail(log, 20)}",
                 )
 
+    def late_causes(self) -> list[str]:
+        """What Slurm tells about its steps only once they are over."""
+        found = [known_cause(rank.folder / "holder.log") for rank in self.started]
+        return sorted({cause for cause in found if cause is not None})
+
     def stop(self) -> None:
         """End every rank and whatever belongs to it, on every node.
 

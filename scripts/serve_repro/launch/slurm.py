@@ -19,6 +19,8 @@ class Allocation(NamedTuple):
     job_id: str
     nodes: list[str]
     """In Slurm's order, which is that of ranks."""
+    start: datetime
+    """When Slurm gave the nodes (local time)."""
     end: datetime | None
     """When Slurm will end the job (local time); None without a limit."""
 
@@ -43,10 +45,12 @@ def allocation() -> Allocation:
             remedy="snakemake --profile slurm ...",
         )
     # Inside a job, SLURM_JOB_NODELIST may be that of a step, or missing: ask for the job's own.
-    nodelist, end = _ask(["squeue", "--noheader", "--job", job_id, "--format", "%N|%e"]).split("|")
+    asked = _ask(["squeue", "--noheader", "--job", job_id, "--format", "%N|%S|%e"])
+    nodelist, start, end = asked.split("|")
     nodes = _ask(["scontrol", "show", "hostnames", nodelist]).split()
     limited = end and end not in ("NONE", "N/A")
-    return Allocation(job_id, nodes, datetime.fromisoformat(end) if limited else None)
+    ends = datetime.fromisoformat(end) if limited else None
+    return Allocation(job_id, nodes, datetime.fromisoformat(start), ends)
 
 
 def seconds_left(current: Allocation) -> float | None:

@@ -20,13 +20,16 @@ def read_attestations(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def missing(attested: list[list[dict[str, Any]]], hooks: list[dict[str, Any]]) -> list[str]:
+def missing(
+    attested: list[list[dict[str, Any]]], hooks: list[dict[str, Any]], workers: int
+) -> list[str]:
     """What is not proven, as sentences; empty if every hook is where it must be.
 
     Args:
         attested: one list of lines a rank, by rank.
         hooks: the patch set's hooks: {id, processes}. Every rank has workers; only rank 0 has an
             engine and an API.
+        workers: how many workers each rank has: all of them must have said so.
     """
     told = []
     for rank, lines in enumerate(attested):
@@ -37,6 +40,9 @@ def missing(attested: list[list[dict[str, Any]]], hooks: list[dict[str, Any]]) -
                 told.append(f"rank {rank}: {hook['id']} refused: {refused[0]}")
                 continue
             wanted = [kind for kind in hook["processes"] if kind == "worker" or rank == 0]
-            silent = [kind for kind in wanted if kind not in {line["process"] for line in of_hook}]
-            told += [f"rank {rank}: no {kind} reported {hook['id']}" for kind in silent]
+            for kind in wanted:
+                pids = {line["pid"] for line in of_hook if line["process"] == kind}
+                needed = workers if kind == "worker" else 1
+                if len(pids) < needed:
+                    told.append(f"rank {rank}: {len(pids)} of {needed} {kind} reported {hook['id']}")
     return told

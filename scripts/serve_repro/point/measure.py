@@ -110,7 +110,7 @@ def _drive(
         ranks.check(stage)
 
     clock = time.monotonic
-    began = clock()
+    began, started_at = clock(), datetime.now().astimezone()
     try:
         ranks.start()
         logs = [ranks.folder(rank.rank) / "server.log" for rank in plan.ranks]
@@ -127,14 +127,18 @@ def _drive(
             ranks.stop()
         except PointFailed as second:  # the first reason is the one to tell
             failure.details += f"\nand then, while stopping: {second.reason}"
+        late = [cause for cause in ranks.late_causes() if cause not in failure.reason]
+        failure.reason = "; ".join([failure.reason, *late])
         raise
     except BaseException:
         ranks.stop()
         raise
     ranks.stop()
     stopped = clock()
+    held = {} if place.job is None else {"held_idle": round(place.waited_s(started_at), 3)}
     healthy, tokens = serving["seconds"]["healthy"], serving["seconds"]["first_tokens"]
     return {
+        **held,
         "boot": round(ready - began, 3),
         "first_tokens": round(tokens - healthy, 3),
         "replay": round(replayed - ready, 3),

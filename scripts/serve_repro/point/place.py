@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 from serve_repro.driver import CONSTANTS
@@ -18,6 +19,12 @@ class Place(NamedTuple):
     """By rank. This process runs on the first."""
     job: Allocation | None
     """The Slurm job, where there is one."""
+
+    def waited_s(self, started_at: datetime) -> float:
+        """Seconds for which the job held its nodes before the first rank was started."""
+        if self.job is None:
+            return 0.0
+        return (started_at - self.job.start.astimezone()).total_seconds()
 
     def check_time(self, plan: Plan, stage: str) -> None:
         """Stop while there is still time to export, to stop and to write down why.

@@ -39,6 +39,7 @@ def row(replay: Path) -> dict[str, Any]:
         "requests_warmup": counts.warmup,
         **server_metrics(attempt / "metrics_before.txt", attempt / "metrics_after.txt"),
         "boot_s": point["seconds"]["boot"],
+        "held_idle_s": point["seconds"].get("held_idle"),
         "gates_passed": outcomes.count("pass"),
         "gates_total": len(outcomes),
         "started": point["started"],
