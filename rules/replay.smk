@@ -50,6 +50,7 @@ rule replay:
             --patches {input.patches:q} \
             --dataset {input.dataset:q} \
             --client {input.client:q} \
+            --summary results/summary.csv \
             --output {output:q} \
             --log {log:q}
         """

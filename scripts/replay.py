@@ -36,6 +36,8 @@ def main(arguments: argparse.Namespace) -> int:
     )
     folder: Path = arguments.output.parent
     with only_one(folder):
+        # Snakemake makes nothing for a target that exists: an old table would hide a lost point.
+        arguments.summary.unlink(missing_ok=True)
         point = measure(plan, proofs, folder)
     where = folder / point["attempt"]
     if point["status"] != "valid":
@@ -88,5 +90,6 @@ if __name__ == "__main__":
     parser.add_argument("--patch-set", type=Path, required=True, help="set.json")
     parser.add_argument("--dataset", type=Path, required=True, help="the traces' manifest.json")
     parser.add_argument("--client", type=Path, required=True, help="the client's environment.json")
+    parser.add_argument("--summary", type=Path, required=True, help="table that must not outlive it")
     parser.add_argument("--output", type=Path, required=True, help="replay.json")
     program.run(main, parser.parse_args())

@@ -42,6 +42,7 @@ def start_replay(checkout: Checkout, plan: dict[str, Any]) -> subprocess.Popen[s
             *["--patch-set", str(results / "patches/set.json")],
             *["--dataset", "resources/made/traces/made-agentic-tiny/manifest.json"],
             *["--client", ".envs/client/environment.json"],
+            *["--summary", "results/edited/summary.csv"],
             *["--output", "results/edited/replay.json", "--log", "logs/edited.log"],
         ],
         cwd=checkout.folder,
@@ -110,7 +111,9 @@ def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_the_next_run_goes_on(co
     assert not (copy.folder / POINT).exists()
     assert hashes(copy, 1, 4) == finished
 
-    code, output = copy.run("--profile", "local")
+    assert not (copy.folder / "results/summary.csv").exists(), "a table never outlives its points"
+
+    code, output = copy.run("--profile", "local", "results/summary.csv")
     assert code == 0, output[-3000:]
     assert output.count("rule replay:") == 1
     assert hashes(copy, 1, 4) == finished

@@ -17,7 +17,7 @@ from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checko
 def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
     process = stub.start("results/summary.csv")
     attempt = stub.replaying(1)
-    (job,) = stub.jobs()
+    (job,) = [job for job in stub.jobs() if job.endswith("RUNNING")]
     shown = stub.cluster.run("scontrol", "show", "job", "--details", job.split()[0])
     facts = dict(re.findall(r"(\w+)=(\S+)", shown))
     assert facts["NumNodes"] == "2"
@@ -70,7 +70,7 @@ def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
 
 def test_a_point_on_a_node_without_proofs_is_not_begun(stub: SlurmCheckout) -> None:
     """The job's nodes decide, not the list: here the site forgets one of them."""
-    code, output = finish(stub.start("results/stub/conc1/replay.json", "--until", "check_patches"))
+    code, output = finish(stub.start("--until", "verify_weights", "check_patches"))
     assert code == 0, output[-3000:]
     for kind in ("weights", "image", "patches"):
         receipt = stub.folder / f"results/stub/{kind}/nodes/node2.json"

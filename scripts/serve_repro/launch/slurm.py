@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from serve_repro.errors import UserError
 
 _STEP_NEEDS = ("SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME")
 _TIMEOUT_S = 30.0
+_ATTEMPTS, _PAUSE_S = 6, 5.0
 
 
 class Allocation(NamedTuple):
@@ -59,9 +61,16 @@ def seconds_left(current: Allocation) -> float | None:
 
 
 def _ask(words: list[str]) -> str:
-    try:
-        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        raise UserError(f"Slurm does not answer: {said.strip()}", where=" ".join(words)) from error
-    return run.stdout.strip()
+    """Slurm's answer; a controller that is busy or just restarts fails or says nothing for a while."""
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = (getattr(error, "stderr", None) or str(error)).strip()
+        else:
+            if run.stdout.strip():
+                return run.stdout.strip()
+            problem = "an empty answer"
+        time.sleep(_PAUSE_S)
+    raise UserError(f"Slurm does not answer: {problem}", where=" ".join(words))
