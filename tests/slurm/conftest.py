@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ import yaml
 from slurm_cluster import SlurmCluster
 from slurm_required import require_slurm
 from tests.end_to_end.conftest import BASE, checkout_into, read, wait_for
+from tests.end_to_end.conftest import finish as finish_process
 
 STUBS = BASE / "tests/stubs"
 LEVELS = [1, 2]
@@ -111,14 +110,8 @@ class SlurmCheckout:
 
 
 def finish(process: subprocess.Popen[str], limit_s: float = 180) -> tuple[int, str]:
-    """Wait for Snakemake; on a time-out end its group and fail with what it said."""
-    try:
-        output, _ = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        pytest.fail(f"still running after {limit_s} s:\n{output[-3000:]}")
-    return process.returncode, output
+    """Wait for Snakemake; see the end-to-end tests."""
+    return finish_process(process, limit_s)
 
 
 @pytest.fixture(scope="session")
