@@ -137,6 +137,8 @@ def test_a_rank_that_outgrows_the_jobs_memory_is_told_so(
     site = checkout.folder / "config/sites/test-slurm.yaml"
     edit_yaml(site, lambda document: document["env"].update(STUB_ALLOCATE_MB="3000"))
     edit_yaml(site, lambda document: document["slurm"].update(memory_mb_per_node=1500))
+    recipe = checkout.folder / "config/recipes/stub.yaml"
+    edit_yaml(recipe, lambda document: document["replay"].update(duration_s=30))
     code, _ = finish(checkout.start("results/stub/conc2/replay.json"), 240)
     assert code != 0
     attempt = checkout.attempt(2)
