@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+from datetime import date
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 SCRIPTS = Path(workflow.basedir) / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -23,6 +25,9 @@ try:
     SWEEP = Sweep(config, Path(workflow.basedir))
 except UserError as error:
     raise WorkflowError(str(error))
+
+for told in SWEEP.overdue(date.today()):
+    logger.warning(told)
 
 if workflow.output_settings.dryrun:
     print(*SWEEP.previews(), sep="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,21 @@ class Sweep:
                 same = f"# The same server, and --concurrency {listed}, at the other points.\n"
                 shown.append(render(new[0]) + (same if others else ""))
         return shown
+
+    def overdue(self, today: date) -> list[str]:
+        """What someone should look at again by now: excluded nodes and patches past their dates."""
+        told = [
+            f"node {entry.node} is excluded ({entry.reason}) until {entry.until}: look at it again"
+            for entry in self.site.excludes
+            if entry.until < today
+        ]
+        patches = {patch.id: patch for name in self.recipes for patch in self.patches(name)}
+        told += [
+            f"patch {patch.id} should have been looked at by {patch.expires}: is it still needed?"
+            for patch in patches.values()
+            if patch.expires < today
+        ]
+        return told
 
     def image(self, recipe: str) -> str:
         """What a recipe's ranks run in: an image name, or envs/<name>."""

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from slurm_cluster import SlurmCluster
+from slurm_required import require_slurm
 from tests.end_to_end.conftest import read
 
 from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checkout
@@ -32,6 +35,7 @@ def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
     assert holders == {"node1", "node2"}
     code, output = finish(process)
     assert code == 0, output[-3000:]
+    assert "JobState=RUNNING" in (attempt / "slurm_job.txt").read_text(encoding="utf-8")
     assert len(re.findall(r"Job \d+ has been submitted", output)) == len(LEVELS) + 6
     with (stub.folder / "results/summary.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -40,6 +44,23 @@ def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
     addresses = {read(path)["address"] for path in attempt.glob("rank*/started.json")}
     assert len(addresses) == 2
     stub.assert_nothing_left()
+
+
+@pytest.mark.nightly
+def test_with_an_accounting_database_the_same_holds(
+    start_cluster: Callable[..., SlurmCluster], tmp_path: Path
+) -> None:
+    require_slurm(accounting=True)
+    cluster = start_cluster(nodes=2, gpus=8, accounting=True)
+    checkout = make_stub_checkout(tmp_path / "accounted", cluster, ["node1", "node2"])
+    code, output = finish(checkout.start("results/summary.csv"))
+    assert code == 0, output[-3000:]
+    asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--allusers"]
+    told = cluster.run(*asked, "--format", "State,NNodes,AllocTRES").splitlines()
+    assert all(line.startswith("COMPLETED|") for line in told)
+    points = [line for line in told if "|2|" in line]
+    assert len(points) == len(LEVELS)
+    assert all("gres/gpu=16" in line for line in points)
 
 
 def test_two_points_run_side_by_side_where_there_are_nodes_for_both(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,16 @@ def test_wrong_settings_are_refused_before_anything_starts(config: dict[str, Any
     with pytest.raises(UserError) as error:
         Sweep(config, BASE)
     assert told in str(error.value)
+
+
+def test_what_is_past_its_date_is_told() -> None:
+    settings = {"recipes": ["kimik3-fp4-mi355x-vllm-agentic-tp8pp2"], "site": "mi355x-amds"}
+    sweep = Sweep(settings, BASE)
+    last = max(entry.until for entry in sweep.site.excludes)
+    assert sweep.overdue(last - timedelta(days=400)) == []
+    told = " ".join(sweep.overdue(last + timedelta(days=1)))
+    assert "node mia1-p01-g09 is excluded (excluded by the publication's launcher) until" in told
+    assert "patch vllm-50514-01 should have been looked at by" in told
 
 
 def test_two_recipes_may_share_made_things_and_not_redefine_them(tmp_path: Path) -> None:

@@ -60,6 +60,15 @@ def seconds_left(current: Allocation) -> float | None:
     return None if current.end is None else (current.end - datetime.now()).total_seconds()
 
 
+def job_record(job_id: str) -> str:
+    """Slurm's own words about a job: state, nodes, resources, times.
+
+    Raises:
+        UserError: Slurm does not answer.
+    """
+    return _ask(["scontrol", "show", "job", "--details", job_id])
+
+
 def _ask(words: list[str]) -> str:
     """Slurm's answer; a controller that is busy or just restarts fails or says nothing for a while."""
     problem = ""

@@ -22,6 +22,7 @@ from serve_repro.launch.failure import Interrupted, PointFailed
 from serve_repro.launch.interrupts import Interrupts
 from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
+from serve_repro.launch.slurm import job_record
 from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
 from serve_repro.point.place import Place, find_place
@@ -83,6 +84,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
             LOGGER.info("%s", failure.details)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    _save_job(place, attempt)
     write_json(attempt / "point.json", point)
     return point
 
@@ -144,6 +146,16 @@ def _drive(
         "replay": round(replayed - ready, 3),
         "stop": round(stopped - replayed, 3),
     }
+
+
+def _save_job(place: Place, attempt: Path) -> None:
+    """Slurm's record of the job, for the evidence; a Slurm that is silent costs no result."""
+    if place.job is None:
+        return
+    try:
+        write_text(attempt / "slurm_job.txt", job_record(place.job.job_id) + "\n")
+    except UserError as error:
+        LOGGER.info("no record of the Slurm job: %s", error)
 
 
 def _prepare_hub(plan: Plan, values: dict[str, str]) -> None:
