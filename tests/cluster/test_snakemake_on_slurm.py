@@ -15,6 +15,7 @@ from slurm_cluster import SlurmCluster
 DEMO = Path(__file__).with_name("snakemake_demo")
 
 
+@pytest.mark.nightly  # the points of tests/slurm show the same, and more
 @pytest.mark.cluster
 def test_rule_reaches_both_nodes_and_all_gpus(state: Path, tmp_path: Path) -> None:
     if find_spec("snakemake_executor_plugin_slurm") is None:
