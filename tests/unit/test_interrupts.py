@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from serve_repro.launch import leftovers
 
-from .processes import new_run_id, nothing_left, python, until
+from .processes import python, until
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -44,13 +43,6 @@ subprocess.Popen(["/bin/sh", "-c", '"$@"; true', "sh", sys.executable, "-c", cod
 time.sleep(60)
 """
 """Stands for the workflow: it starts the point through a shell, as Snakemake does."""
-
-
-@pytest.fixture
-def run_id() -> Iterator[str]:
-    mark = new_run_id()
-    with nothing_left(mark):
-        yield mark
 
 
 def lines(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from serve_repro.launch import leftovers
 
-from .processes import alive, new_run_id, nothing_left, python, until
+from .processes import alive, python, until
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
 
@@ -33,13 +33,6 @@ with open(sys.argv[1], "r+b") as stream:
 print("up", flush=True)
 time.sleep(60)
 """
-
-
-@pytest.fixture
-def run_id() -> Iterator[str]:
-    mark = new_run_id()
-    with nothing_left(mark):
-        yield mark
 
 
 @pytest.fixture

@@ -65,14 +65,13 @@ class Rank:
 
     def problem(self) -> str | None:
         """Why this rank can no longer be counted on; None while it is well."""
+        gone = self.process.poll() is not None
+        if gone and self._last_words() is None:
+            self._listener.join(CONSTANTS.poll_s)  # its last words may still be in the pipe
         ended = self._last_words()
         if ended is not None:
             return self._how_it_ended(ended)
-        if self.process.poll() is not None:
-            self._listener.join(CONSTANTS.poll_s)  # its last words may still be in the pipe
-            ended = self._last_words()
-            if ended is not None:
-                return self._how_it_ended(ended)
+        if gone:
             cause = known_cause(self.folder / "holder.log")
             told = f": {cause}" if cause else ""
             return f"was lost with its holder ({describe_exit(self.process.returncode)}){told}"
