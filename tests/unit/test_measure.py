@@ -9,27 +9,17 @@ import pytest
 
 from serve_repro.documents import write_json
 from serve_repro.errors import UserError
-from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs, check_proofs, identity, read_proofs
 from serve_repro.point.values import bind, check_executable
-from serve_repro.recipe.load import load
-from serve_repro.recipe.recipe import Recipe
-from serve_repro.recipe.site import Site
 from serve_repro.weights.locate import Found
 from serve_repro.weights.manifest import manifest
 from serve_repro.weights.receipt import verify
 
+from .plans import plan_of
+
 BASE = Path(__file__).parents[2]
 K3 = "kimik3-fp4-mi355x-vllm-agentic-tp8pp2"
-
-
-def plan_of(recipe: str, site: str, concurrency: int) -> Plan:
-    return make_plan(
-        load(BASE / f"config/recipes/{recipe}.yaml", Recipe),
-        load(BASE / f"config/sites/{site}.yaml", Site),
-        concurrency,
-    )
 
 
 NODES = ["n0", "n1"]

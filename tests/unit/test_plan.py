@@ -13,23 +13,17 @@ from serve_repro.errors import UserError
 from serve_repro.plan import sizes
 from serve_repro.plan.bindings import MEANINGS, fill
 from serve_repro.plan.build import make_plan
-from serve_repro.plan.model import Plan, read_plan
+from serve_repro.plan.model import read_plan
 from serve_repro.plan.shell import render
 from serve_repro.recipe.load import load
 from serve_repro.recipe.recipe import Recipe, Topology
 from serve_repro.recipe.site import Site
 
+from .plans import plan_of
+
 BASE = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 K3 = "kimik3-fp4-mi355x-vllm-agentic-tp8pp2"
-
-
-def plan_of(recipe: str, site: str, concurrency: int) -> Plan:
-    return make_plan(
-        load(BASE / f"config/recipes/{recipe}.yaml", Recipe),
-        load(BASE / f"config/sites/{site}.yaml", Site),
-        concurrency,
-    )
 
 
 @pytest.mark.parametrize("concurrency", [4, 20])
