@@ -10,8 +10,9 @@ import pytest
 
 from serve_repro.client.artifacts import aggregate, records, totals
 from serve_repro.client.server_metrics import grown, labels_of, read_counters
+from serve_repro.documents import write_json
 from serve_repro.errors import UserError
-from serve_repro.table.metrics import PERCENTILES, request_metrics, server_metrics
+from serve_repro.table.metrics import PERCENTILES, gauge_metrics, request_metrics, server_metrics
 from serve_repro.table.rows import IDENTITY, row, summary
 
 from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_attempt
@@ -253,3 +254,16 @@ def test_a_row_holds_a_points_numbers_gates_and_identity(tmp_path: Path) -> None
     assert made["total_tput_tok_s_gpu"] == 33.0
     assert Path(made["attempt"]) == attempt
     assert list(summary([replay, replay])["concurrency"]) == [2, 2]
+
+
+def test_gauges_are_told_as_mean_and_peak_and_absent_ones_as_nothing(tmp_path: Path) -> None:
+    assert set(gauge_metrics(tmp_path).values()) == {None}
+    usage = {"series": [{"stats": {"avg": 0.25, "max": 0.904, "min": 0.0}}]}
+    write_json(
+        tmp_path / "server_metrics_export.json",
+        {"metrics": {"vllm:kv_cache_usage_perc": usage, "vllm:num_requests_waiting": {"series": []}}},
+    )
+    found = gauge_metrics(tmp_path)
+    assert (found["kv_cache_usage_mean_ratio"], found["kv_cache_usage_max_ratio"]) == (0.25, 0.904)
+    assert found["requests_running_mean"] is None
+    assert found["requests_waiting_max"] is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serve_repro.client.artifacts import Record, records
+from serve_repro.client.artifacts import Record, gauges, records
 from serve_repro.client.server_metrics import grown, read_counters
 
 PERCENTILES = {"p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99}
@@ -84,6 +84,24 @@ def server_metrics(before: Path, after: Path) -> dict[str, Number]:
         "preemptions": None if preemptions is None else int(preemptions),
         "acceptance_length_tok": _rounded(1 + (accepted or 0.0) / drafts) if drafts else None,
     }
+
+
+GAUGES = {
+    "vllm:kv_cache_usage_perc": "kv_cache_usage_{}_ratio",
+    "vllm:num_requests_running": "requests_running_{}",
+    "vllm:num_requests_waiting": "requests_waiting_{}",
+}
+"""Server gauge -> column; {} is the statistic. vLLM's KV "perc" is a share from 0 to 1."""
+
+
+def gauge_metrics(artifacts: Path) -> dict[str, Number]:
+    """Mean and peak over the window of what the server says of itself."""
+    row: dict[str, Number] = {}
+    for gauge, statistics in gauges(artifacts, GAUGES).items():
+        for ours, theirs in (("mean", "avg"), ("max", "max")):
+            value = (statistics or {}).get(theirs)
+            row[GAUGES[gauge].format(ours)] = None if value is None else _rounded(value)
+    return row
 
 
 def _throughput(
