@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 1
+VERSION = 2
 
 
 class Constants(NamedTuple):

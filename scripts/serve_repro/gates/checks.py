@@ -120,19 +120,45 @@ def kv_offload(plan: Plan, evidence: Evidence) -> Result:
     """KV offload runs exactly when the recipe has it."""
     planned = plan.expect.kv_offload_connector is not None
     info = evidence.offload_info
+    if planned and info is None:
+        return _result("kv_offload", None, "no offload metrics, though the recipe offloads")
     seen = f"{info['capacity_blocks']} blocks of host memory" if info else "no offload metrics"
     return _result("kv_offload", (info is not None) == planned, seen)
 
 
+def kv_blocks(plan: Plan, evidence: Evidence) -> Result:
+    """The scheduler numbers no more offload blocks than every worker of every stage has.
+
+    A number beyond a stage's memory is not checked when a block is copied (vLLM #52921).
+    """
+    if plan.expect.kv_offload_connector is None:
+        return _result("kv_blocks", True, "no offload planned")
+    workers = evidence.host_blocks
+    told = "; ".join(f"rank {rank}: {counts or 'nothing'}" for rank, counts in enumerate(workers))
+    said = sum(len(counts) for counts in workers)
+    if said != plan.topology.world_size:
+        wanted = plan.topology.world_size
+        return _result("kv_blocks", None, f"{said} of {wanted} workers say their blocks: {told}")
+    if evidence.offload_info is None:
+        return _result("kv_blocks", None, "the scheduler does not say how many blocks it numbers")
+    scheduler = int(evidence.offload_info["capacity_blocks"])
+    smallest = min(min(counts) for counts in workers if counts)
+    return _result("kv_blocks", scheduler <= smallest, f"scheduler {scheduler}, workers {told}")
+
+
 def speculation(plan: Plan, evidence: Evidence) -> Result:
-    """Speculation runs exactly when the recipe has it, at the acceptance length it says."""
-    drafts = grown(evidence.before, evidence.after, "vllm:spec_decode_num_drafts_total") or 0.0
+    """Speculation runs exactly when the recipe has it, at the acceptance length it says.
+
+    vLLM has these counters only when it speculates, so without a plan to, their absence is right.
+    """
+    drafts = grown(evidence.before, evidence.after, "vllm:spec_decode_num_drafts_total")
     if plan.expect.speculation is None:
-        return _result("speculation", drafts == 0, f"{drafts:.0f} drafts")
+        return _result("speculation", not drafts, f"{drafts or 0:.0f} drafts")
+    accepted = grown(evidence.before, evidence.after, "vllm:spec_decode_num_accepted_tokens_total")
+    if drafts is None or accepted is None:
+        return _result("speculation", None, "no counters of drafts, though the recipe speculates")
     if not drafts:
         return _result("speculation", False, "no drafts, though the recipe speculates")
-    name = "vllm:spec_decode_num_accepted_tokens_total"
-    accepted = grown(evidence.before, evidence.after, name) or 0.0
     length = 1 + accepted / drafts
     wanted = plan.expect.acceptance_length
     good = wanted is None or abs(length - wanted) <= CONSTANTS.acceptance_margin * wanted
@@ -154,6 +180,7 @@ GATES = (
     patches,
     prefix_caching,
     kv_offload,
+    kv_blocks,
     speculation,
 )
 """All gates, in the order in which they are told."""

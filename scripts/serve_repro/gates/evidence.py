@@ -12,6 +12,7 @@ from serve_repro.documents import read_json
 from serve_repro.patches.attestation import read_attestations
 
 _WORLD = re.compile(r"rank (\d+) in world size (\d+) is assigned")
+_HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.*?(\d+) CPU blocks")
 
 
 class Evidence(NamedTuple):
@@ -31,6 +32,8 @@ class Evidence(NamedTuple):
     """The API's own entry of the model, from /v1/models."""
     workers: set[tuple[int, int]]
     """(worker rank, world size) of every worker that said so in a rank's log."""
+    host_blocks: list[list[int]]
+    """KV offload blocks that each worker of each rank said it has host memory for."""
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
@@ -55,6 +58,7 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
         cache_info=labels_of(after, "vllm:cache_config_info"),
         model=read_json(attempt / "serving.json")["model"],
         workers={pair for folder in logs for pair in _workers(folder / "server.log")},
+        host_blocks=[_host_blocks(folder / "server.log") for folder in logs],
         hooks=read_json(patch_folder / "set.json")["hooks"],
         attestations=[read_attestations(folder / "attestations.jsonl") for folder in logs],
     )
@@ -63,3 +67,8 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
 def _workers(log: Path) -> set[tuple[int, int]]:
     with log.open(encoding="utf-8", errors="replace") as stream:
         return {(int(match[1]), int(match[2])) for line in stream for match in _WORLD.finditer(line)}
+
+
+def _host_blocks(log: Path) -> list[int]:
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        return [int(match[1]) for line in stream for match in _HOST_BLOCKS.finditer(line)]
