@@ -29,8 +29,10 @@ rule all:
 
 
 onsuccess:
+    write_partial(SWEEP.points())
     print(made_what(SWEEP.points()))
 
 
 onerror:
+    write_partial(SWEEP.points())
     print(what_failed(SWEEP.points()))

@@ -42,6 +42,13 @@ wildcard_constraints:
     dataset="[a-z0-9][a-z0-9.-]*",
 
 
+def write_partial(points):
+    """Write results/summary.partial.csv; pandas is not imported before it is needed."""
+    from serve_repro.table import partial
+
+    partial.write_partial(points)
+
+
 def program_files(name):
     """A program and all of ours that it imports, for rules whose result an edit can change."""
     return [os.path.relpath(path) for path in sources(SCRIPTS / name)]

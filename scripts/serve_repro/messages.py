@@ -56,6 +56,7 @@ def what_failed(points: list[str]) -> str:
             if last["status"] != "valid":
                 lines.append(f"{point.parent}: {last['status']}: {last['reason']}")
                 lines.append(f"  evidence: {attempts[-1].parent}")
+    lines.append("All points with status and reason: results/summary.partial.csv")
     return "\n".join(lines)
 
 

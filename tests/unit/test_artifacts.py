@@ -10,8 +10,9 @@ import pytest
 
 from serve_repro.client.artifacts import aggregate, records, totals
 from serve_repro.client.server_metrics import grown, labels_of, read_counters
+from serve_repro.documents import write_json
 from serve_repro.errors import UserError
-from serve_repro.table.metrics import STATISTICS, request_metrics, server_metrics
+from serve_repro.table.metrics import PERCENTILES, gauge_metrics, request_metrics, server_metrics
 from serve_repro.table.rows import IDENTITY, row, summary
 
 from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_attempt
@@ -150,7 +151,8 @@ def test_statistics_are_numpys(tmp_path: Path) -> None:
     e2e = np.round(end * S) / S * 1000
     for name, values in (("ttft", ttft), ("itl", itl), ("e2e", e2e)):
         assert found[f"{name}_mean_ms"] == pytest.approx(np.mean(values), abs=1e-4)
-        for percent in (50, 90, 95, 99):
+        assert found[f"{name}_std_ms"] == pytest.approx(np.std(values), abs=1e-4)
+        for percent in (50, 75, 90, 95, 99):
             expected = pytest.approx(np.percentile(values, percent), abs=1e-4)
             assert found[f"{name}_p{percent}_ms"] == expected
     p95 = float(np.percentile(range(50), 95))
@@ -163,10 +165,16 @@ def test_interactivity_is_a_second_over_itl_of_the_same_statistic(tmp_path: Path
     found = request_metrics(write_artifacts(tmp_path, good_rows()), 1)
     assert found["itl_p50_ms"] == 20.0
     assert found["interactivity_p50_tok_s_user"] == 50.0
-    for statistic in STATISTICS:
+    for statistic in ("mean", *PERCENTILES):
         itl = found[f"itl_{statistic}_ms"]
         assert isinstance(itl, float)
         assert found[f"interactivity_{statistic}_tok_s_user"] == pytest.approx(1000 / itl, abs=1e-5)
+
+
+def test_time_per_output_token_leaves_the_first_token_out(tmp_path: Path) -> None:
+    rows = [record(end_s=1.2, ttft_ms=200.0, tokens=(100, 11)), record(tokens=(100, 1))]
+    found = request_metrics(write_artifacts(tmp_path, rows), 1)
+    assert (found["tpot_mean_ms"], found["tpot_std_ms"]) == (100.0, 0.0)
 
 
 def test_a_replay_without_a_success_has_no_numbers_instead_of_zeros(tmp_path: Path) -> None:
@@ -246,3 +254,16 @@ def test_a_row_holds_a_points_numbers_gates_and_identity(tmp_path: Path) -> None
     assert made["total_tput_tok_s_gpu"] == 33.0
     assert Path(made["attempt"]) == attempt
     assert list(summary([replay, replay])["concurrency"]) == [2, 2]
+
+
+def test_gauges_are_told_as_mean_and_peak_and_absent_ones_as_nothing(tmp_path: Path) -> None:
+    assert set(gauge_metrics(tmp_path).values()) == {None}
+    usage = {"series": [{"stats": {"avg": 0.25, "max": 0.904, "min": 0.0}}]}
+    write_json(
+        tmp_path / "server_metrics_export.json",
+        {"metrics": {"vllm:kv_cache_usage_perc": usage, "vllm:num_requests_waiting": {"series": []}}},
+    )
+    found = gauge_metrics(tmp_path)
+    assert (found["kv_cache_usage_mean_ratio"], found["kv_cache_usage_max_ratio"]) == (0.25, 0.904)
+    assert found["requests_running_mean"] is None
+    assert found["requests_waiting_max"] is None

@@ -170,6 +170,15 @@ def test_a_command_that_cannot_be_started_is_told_with_its_name(server: Server) 
     ranks.stop()
 
 
+def test_the_cause_may_stand_in_another_ranks_log(server: Server) -> None:
+    broken = "print('IndexError: index 170 is out of bounds for dimension 0', flush=True); " + SLEEP
+    ranks = server.started("print('up', flush=True)", broken)
+    reason = failure(ranks, "replay").reason
+    ranks.stop()
+    assert reason.startswith("rank 0 on node n0 ended by exit code 0; rank 1 says: ")
+    assert "block-count mismatch" in reason
+
+
 def test_a_rank_that_heeds_term_ends_at_once_and_by_itself(server: Server) -> None:
     ranks = server.started(POLITE, POLITE, stop_s=30)
     began = time.monotonic()

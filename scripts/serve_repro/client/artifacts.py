@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from serve_repro.documents import read_json
 
 RECORDS = "profile_export.jsonl"
 AGGREGATE = "profile_export_aiperf.json"
+SERVER_SERIES = "server_metrics_export.json"
 
 
 class Record(NamedTuple):
@@ -116,3 +117,17 @@ def aggregate(folder: Path) -> dict[str, Any]:
     """The client's own aggregate."""
     value: dict[str, Any] = read_json(folder / AGGREGATE)
     return value
+
+
+def gauges(folder: Path, names: Iterable[str]) -> dict[str, dict[str, float] | None]:
+    """{gauge: its statistics over the measured window}, as the client sampled the server's /metrics.
+
+    None for a gauge that was not sampled. One server has one series; of more, the first counts.
+    """
+    path = folder / SERVER_SERIES
+    metrics = read_json(path)["metrics"] if path.is_file() else {}
+    found: dict[str, dict[str, float] | None] = {}
+    for name in names:
+        series = (metrics.get(name) or {}).get("series") or [{}]
+        found[name] = series[0].get("stats")
+    return found

@@ -157,11 +157,21 @@ class Ranks:
             problem = rank.problem()
             if problem is not None:
                 log = rank.folder / "server.log"
+                told = [] if known_cause(log) else self._causes_beside(rank)
                 raise PointFailed(
                     stage,
-                    f"rank {rank.plan.rank} on node {rank.node} {problem}",
+                    "; ".join([f"rank {rank.plan.rank} on node {rank.node} {problem}", *told]),
                     f"last lines of {log}:\n{tail(log, 20)}",
                 )
+
+    def _causes_beside(self, ended: Rank) -> list[str]:
+        """Known causes in the other ranks' logs: the first rank to end need not be the broken one."""
+        causes = {
+            rank.plan.rank: known_cause(rank.folder / "server.log")
+            for rank in self.started
+            if rank is not ended
+        }
+        return [f"rank {rank} says: {cause}" for rank, cause in causes.items() if cause is not None]
 
     def late_causes(self) -> list[str]:
         """What Slurm tells about its steps only once they are over."""

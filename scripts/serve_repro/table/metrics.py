@@ -7,15 +7,17 @@ of the last requests counts. Interactivity is 1 / ITL: tokens a second that one 
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import numpy as np
 
-from serve_repro.client.artifacts import records
+from serve_repro.client.artifacts import Record, gauges, records
 from serve_repro.client.server_metrics import grown, read_counters
 
-STATISTICS = {"mean": None, "p50": 50, "p90": 90, "p95": 95, "p99": 99}
-"""Statistic -> percentile (None: the mean)."""
+PERCENTILES = {"p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99}
+STATISTICS = ("mean", *PERCENTILES, "std")
+"""What is told of each latency; std is the deviation of the sample of all requests (divisor n)."""
 
 NS = 1e9
 Number = float | int | None
@@ -28,9 +30,8 @@ def request_metrics(artifacts: Path, world_size: int) -> dict[str, Number]:
         artifacts: the client's artifact folder.
         world_size: accelerators of the server.
     """
-    columns: dict[str, list[float]] = {
-        name: [] for name in ("ttft_ms", "itl_ms", "e2e_ms", "isl", "osl")
-    }
+    # Eight bytes a number: the record files of a long sweep hold millions.
+    columns = {name: array("d") for name in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms", "isl", "osl")}
     first, last = None, None
     for record in records(artifacts):
         if not record.profiled or record.error is not None:
@@ -40,6 +41,7 @@ def request_metrics(artifacts: Path, world_size: int) -> dict[str, Number]:
         for name, value in (
             ("ttft_ms", record.ttft_ms),
             ("itl_ms", record.itl_ms),
+            ("tpot_ms", _tpot_ms(record)),
             ("e2e_ms", record.e2e_ms),
             ("isl", record.input_tokens),
             ("osl", record.output_tokens),
@@ -49,10 +51,10 @@ def request_metrics(artifacts: Path, world_size: int) -> dict[str, Number]:
     seconds = (last - first) / NS if first is not None and last is not None else 0.0
     row: dict[str, Number] = {"requests": len(columns["e2e_ms"]), "measured_s": _rounded(seconds)}
     row |= _throughput(sum(columns["isl"]), sum(columns["osl"]), seconds, world_size)
-    for name in ("ttft", "itl", "e2e"):
+    for name in ("ttft", "itl", "tpot", "e2e"):
         for statistic in STATISTICS:
             row[f"{name}_{statistic}_ms"] = _statistic(columns[f"{name}_ms"], statistic)
-    for statistic in STATISTICS:
+    for statistic in ("mean", *PERCENTILES):
         itl = row[f"itl_{statistic}_ms"]
         row[f"interactivity_{statistic}_tok_s_user"] = _rounded(1000 / itl) if itl else None
     for name in ("isl", "osl"):
@@ -84,6 +86,24 @@ def server_metrics(before: Path, after: Path) -> dict[str, Number]:
     }
 
 
+GAUGES = {
+    "vllm:kv_cache_usage_perc": "kv_cache_usage_{}_ratio",
+    "vllm:num_requests_running": "requests_running_{}",
+    "vllm:num_requests_waiting": "requests_waiting_{}",
+}
+"""Server gauge -> column; {} is the statistic. vLLM's KV "perc" is a share from 0 to 1."""
+
+
+def gauge_metrics(artifacts: Path) -> dict[str, Number]:
+    """Mean and peak over the window of what the server says of itself."""
+    row: dict[str, Number] = {}
+    for gauge, statistics in gauges(artifacts, GAUGES).items():
+        for ours, theirs in (("mean", "avg"), ("max", "max")):
+            value = (statistics or {}).get(theirs)
+            row[GAUGES[gauge].format(ours)] = None if value is None else _rounded(value)
+    return row
+
+
 def _throughput(
     input_tokens: float, output_tokens: float, seconds: float, gpus: int
 ) -> dict[str, Number]:
@@ -99,12 +119,21 @@ def _throughput(
     return row
 
 
-def _statistic(values: list[float], name: str) -> Number:
+def _tpot_ms(record: Record) -> float | None:
+    """Time per output token after the first: (E2E - TTFT) / (OSL - 1), in ms; None for one token."""
+    if record.e2e_ms is None or record.ttft_ms is None or (record.output_tokens or 0) < 2:
+        return None
+    assert record.output_tokens is not None
+    return (record.e2e_ms - record.ttft_ms) / (record.output_tokens - 1)
+
+
+def _statistic(values: array[float], name: str) -> Number:
     if not values:
         return None
-    percentile = STATISTICS[name]
-    exact = np.mean(values) if percentile is None else np.percentile(values, percentile)
-    return _rounded(float(exact))
+    numbers = np.asarray(values)
+    if name in PERCENTILES:
+        return _rounded(float(np.percentile(numbers, PERCENTILES[name])))
+    return _rounded(float(numbers.mean() if name == "mean" else numbers.std()))
 
 
 def _rounded(value: float) -> float:

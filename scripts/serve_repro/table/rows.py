@@ -9,7 +9,7 @@ import pandas as pd
 
 from serve_repro.client.artifacts import totals
 from serve_repro.documents import read_json
-from serve_repro.table.metrics import request_metrics, server_metrics
+from serve_repro.table.metrics import gauge_metrics, request_metrics, server_metrics
 
 IDENTITY = ("plan", "weights", "image", "patches", "dataset", "client", "driver")
 
@@ -38,6 +38,7 @@ def row(replay: Path) -> dict[str, Any]:
         "requests_failed": counts.failed,
         "requests_warmup": counts.warmup,
         **server_metrics(attempt / "metrics_before.txt", attempt / "metrics_after.txt"),
+        **gauge_metrics(artifacts),
         "boot_s": point["seconds"]["boot"],
         "held_idle_s": point["seconds"].get("held_idle"),
         "gates_passed": outcomes.count("pass"),
