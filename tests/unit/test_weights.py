@@ -75,6 +75,27 @@ def test_in_the_hub_layout_the_pinned_revision_counts_whatever_main_says(tmp_pat
     assert found == Found(hub / "snapshots" / PINNED, "hub", PINNED)
 
 
+def put_note(plain: Path, revision: str, file: str = "config.json") -> None:
+    """What `hf download --local-dir` leaves beside a file that it fetched."""
+    note = plain / ".cache/huggingface/download" / f"{file}.metadata"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(f"{revision}\n0123abcd\n1700000000.0\n", encoding="utf-8")
+
+
+def test_a_plain_folder_counts_for_a_pin_only_if_it_tells_that_revision(tmp_path: Path) -> None:
+    plain = put_model(tmp_path / "tiny")
+    with pytest.raises(UserError, match="nothing there tells its revision"):
+        locate(model(PINNED), [str(tmp_path)])
+    put_note(plain, PINNED)
+    assert locate(model(PINNED), [str(tmp_path)]) == Found(plain, "plain", PINNED)
+    assert locate(model(), [str(tmp_path)]).revision == PINNED
+    with pytest.raises(UserError, match=f"wrong revision {PINNED}, wanted {OTHER}"):
+        locate(model(OTHER), [str(tmp_path)])
+    put_note(plain, OTHER, SHARDS[0])
+    with pytest.raises(UserError, match=f"wrong revision {PINNED}, {OTHER}"):
+        locate(model(PINNED), [str(tmp_path)])
+
+
 def test_without_a_pin_the_revision_is_what_main_names(tmp_path: Path) -> None:
     put_hub(tmp_path, PINNED, OTHER, main=OTHER)
     assert locate(model(), [str(tmp_path)]).revision == OTHER
@@ -218,6 +239,19 @@ def test_wrong_bytes_of_the_right_size_and_time_are_found(listed: dict[str, Any]
     assert f"found:    sha256 {file_sha256(shard)}" in told
 
 
+def test_all_faults_of_a_node_are_told_at_once(listed: dict[str, Any]) -> None:
+    folder = Path(listed["folder"])
+    (folder / SHARDS[0]).unlink()
+    flip_one_byte(folder / SHARDS[1])
+    (folder / "more.txt").touch()
+    with pytest.raises(UserError) as error:
+        verify(listed, "n2")
+    told = str(error.value)
+    for fault in ("file is missing", "file is extra", "right size and wrong bytes"):
+        assert fault in told
+    assert told.count("node n2: ") == 3
+
+
 def test_a_link_that_dangles_on_one_node_names_that_node(tmp_path: Path) -> None:
     hub = put_hub(tmp_path, PINNED, main=PINNED)
     listed = manifest("org/tiny", Found(hub / "snapshots" / PINNED, "hub", PINNED))
@@ -242,8 +276,9 @@ def test_a_file_whose_bytes_changed_after_its_receipt_is_noticed(listed: dict[st
 def test_a_file_that_went_after_its_receipt_is_noticed(listed: dict[str, Any]) -> None:
     receipt = verify(listed, "n1")
     (Path(listed["folder"]) / SHARDS[0]).unlink()
-    with pytest.raises(UserError, match=f"{SHARDS[0]}: cannot be read"):
+    with pytest.raises(UserError, match=f"node n1: .*{SHARDS[0]}: file is gone") as error:
         recheck(receipt)
+    assert "-R resolve_weights" in str(error.value)
 
 
 @pytest.mark.parametrize(

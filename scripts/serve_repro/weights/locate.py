@@ -22,8 +22,9 @@ class Found(NamedTuple):
 def locate(model: ModelSource, roots: list[str]) -> Found:
     """The first root that has the model in the recipe's revision.
 
-    In the hub layout only the pinned revision counts, or, if none is pinned, what refs/main names:
-    never just some snapshot that happens to be there.
+    Only the pinned revision counts. A plain folder proves its own by what huggingface_hub's download
+    left there. If none is pinned, the hub layout's is what refs/main names: never just some snapshot
+    that happens to be there.
 
     Raises:
         UserError: no root has it; lists every place that was looked at and what was there.
@@ -33,9 +34,10 @@ def locate(model: ModelSource, roots: list[str]) -> Found:
         base = Path(os.path.expandvars(root)).expanduser()
         plain = base / model.name
         hub = base / f"models--{model.id.replace('/', '--')}"
-        if (plain / "config.json").is_file():
-            return Found(plain, "plain", None)
-        looked.append(f"{plain}: {'no config.json' if plain.is_dir() else 'not there'}")
+        told = _revisions_of(plain)
+        if (plain / "config.json").is_file() and (model.revision is None or told == {model.revision}):
+            return Found(plain, "plain", told.pop() if len(told) == 1 else None)
+        looked.append(f"{plain}: {_why_not_plain(plain, told, model.revision)}")
         revision = model.revision or _main(hub)
         if revision and (hub / "snapshots" / revision / "config.json").is_file():
             return Found(hub / "snapshots" / revision, "hub", revision)
@@ -52,6 +54,22 @@ def locate(model: ModelSource, roots: list[str]) -> Found:
 def _main(hub: Path) -> str | None:
     reference = hub / "refs" / "main"
     return reference.read_text(encoding="utf-8").strip() if reference.is_file() else None
+
+
+def _revisions_of(plain: Path) -> set[str]:
+    """The commits that huggingface_hub noted when it downloaded into this folder, one note a file."""
+    notes = (plain / ".cache/huggingface/download").rglob("*.metadata")
+    return {note.read_text(encoding="utf-8").partition("\n")[0].strip() for note in notes}
+
+
+def _why_not_plain(plain: Path, told: set[str], wanted: str | None) -> str:
+    if not plain.is_dir():
+        return "not there"
+    if not (plain / "config.json").is_file():
+        return "no config.json"
+    if not told:
+        return f"nothing there tells its revision, wanted {wanted} (hf download --local-dir notes it)"
+    return f"wrong revision {', '.join(sorted(told))}, wanted {wanted}"
 
 
 def _why_not(hub: Path, revision: str | None) -> str:

@@ -58,7 +58,9 @@ def hash_files(folder: Path, files: list[Path], label: str) -> dict[str, str]:
     total, done, hashes = sum(sizes.values()), 0, {}
     started = told = time.monotonic()
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        jobs = {pool.submit(file_sha256, folder / path): path for path in files}
+        # The largest first: a large one that comes last would leave the other cores idle.
+        by_size = sorted(files, key=lambda path: -sizes[path])
+        jobs = {pool.submit(file_sha256, folder / path): path for path in by_size}
         for job in as_completed(jobs):
             path = jobs[job]
             try:
