@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from serve_repro.driver import VERSION
+
 from .conftest import Checkout
 
 RECIPE = "config/recipes/tiny-cpu-tp1pp2.yaml"
@@ -65,7 +67,7 @@ def test_a_comment_in_the_driving_code_reruns_nothing(checkout: Checkout) -> Non
 
 
 def test_a_new_version_of_the_driving_code_reruns_all_points(checkout: Checkout) -> None:
-    checkout.edit("scripts/serve_repro/driver.py", "VERSION = 1", "VERSION = 1000")
+    checkout.edit("scripts/serve_repro/driver.py", f"VERSION = {VERSION}", "VERSION = 1000")
     assert checkout.stale() == POINTS | SUMMARY
 
 
