@@ -163,7 +163,7 @@ def make_stub_checkout(folder: Path, cluster: SlurmCluster, nodes: list[str]) ->
     weights = folder / "weights/tiny-llama"
     weights.mkdir(parents=True)
     (weights / "config.json").write_text("{}", encoding="utf-8")
-    (weights / "model.safetensors").write_bytes(bytes(1000))
+    (weights / "model.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}")  # a header of no tensor
     recipe = yaml.safe_load((BASE / "config/recipes/tiny-cpu-tp1pp2.yaml").read_text(encoding="utf-8"))
     recipe |= {"name": "stub", "patches": [], "kv_offload": None, "concurrencies": LEVELS}
     recipe["image"] = {"environment": "serve-stub"}

@@ -36,7 +36,7 @@ def proofs(tmp_path: Path) -> Proofs:
     """Real receipts of real (small) files, for two nodes."""
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}")
     listed = manifest("org/model", Found(folder, "plain", None))
 
     def receipts(digest: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,19 @@ from serve_repro.weights.receipt import recheck, verify
 
 PINNED, OTHER = "a" * 40, "b" * 40
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+SIZE = 128
 
 
 def model(revision: str | None = None) -> ModelSource:
     return ModelSource(id="org/tiny", revision=revision)
+
+
+def shard_bytes(number: int) -> bytes:
+    """A whole safetensors file of SIZE bytes, with one tensor."""
+    data = bytes([number]) * 24
+    entry = {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}
+    header = json.dumps({f"layer.{number}": entry}).encode().ljust(SIZE - 8 - len(data))
+    return struct.pack("<Q", len(header)) + header + data
 
 
 def put_model(folder: Path) -> Path:
@@ -32,7 +42,7 @@ def put_model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}", encoding="utf-8")
     for number, shard in enumerate(SHARDS):
-        (folder / shard).write_bytes(bytes([number]) * 64)
+        (folder / shard).write_bytes(shard_bytes(number))
     index = {"weight_map": {f"layer.{number}": shard for number, shard in enumerate(SHARDS)}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     return folder
@@ -139,7 +149,7 @@ def test_a_manifest_lists_each_file_with_size_and_hash(tmp_path: Path) -> None:
     )
     assert {
         "path": SHARDS[0],
-        "bytes": 64,
+        "bytes": SIZE,
         "sha256": file_sha256(folder / SHARDS[0]),
     } in listed
 
@@ -160,6 +170,33 @@ def test_a_shard_that_the_index_names_must_be_there(tmp_path: Path) -> None:
     assert "model.safetensors.index.json" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (
+            lambda whole: whole[:-1],
+            "too short for its header\n  expected: 128 bytes\n  found:    127 bytes",
+        ),
+        (lambda whole: whole + b"x", "too long for its header"),
+        (lambda whole: whole[:50], "ends within its header"),
+        (lambda _: b"", "ends within its header"),
+        (lambda _: b"<html>no such file</html>", "ends within its header, or is none"),
+        (lambda whole: whole[:8] + b"x" * 96 + whole[-24:], "a damaged header"),
+        (lambda _: struct.pack("<Q", 2) + b"[]", "a damaged header"),
+    ],
+    ids=["short", "long", "cut", "empty", "page", "garbled", "list"],
+)
+def test_a_shard_that_is_not_whole_is_told_before_it_is_hashed(
+    tmp_path: Path, damage: Callable[[bytes], bytes], told: str
+) -> None:
+    shard = put_model(tmp_path / "tiny") / SHARDS[1]
+    shard.write_bytes(damage(shard.read_bytes()))
+    with pytest.raises(UserError) as error:
+        manifest("org/tiny", Found(tmp_path / "tiny", "plain", None))
+    assert str(error.value).startswith(str(shard))
+    assert told in str(error.value)
+
+
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match="no safetensors file here"):
@@ -167,7 +204,7 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_single_file_model_needs_no_index(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"x")
+    (tmp_path / "model.safetensors").write_bytes(shard_bytes(0))
     assert len(manifest("org/tiny", Found(tmp_path, "plain", None))["files"]) == 1
 
 
@@ -203,15 +240,15 @@ def flip_one_byte(shard: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (Path.unlink, "file is missing\n  expected: 64 bytes"),
+        (Path.unlink, "file is missing\n  expected: 128 bytes"),
         (lambda shard: shutil.copy(shard, f"{shard}.bak"), "file is extra: the manifest does not"),
         (
-            lambda shard: shard.write_bytes(b"x" * 63),
-            "file is too short\n  expected: 64 bytes\n  found:    63 bytes",
+            lambda shard: shard.write_bytes(b"x" * 127),
+            "file is too short\n  expected: 128 bytes\n  found:    127 bytes",
         ),
         (
-            lambda shard: shard.write_bytes(b"x" * 65),
-            "file is too long\n  expected: 64 bytes\n  found:    65 bytes",
+            lambda shard: shard.write_bytes(b"x" * 129),
+            "file is too long\n  expected: 128 bytes\n  found:    129 bytes",
         ),
     ],
     ids=["missing", "extra", "short", "long"],
@@ -264,7 +301,7 @@ def test_a_file_whose_bytes_changed_after_its_receipt_is_noticed(listed: dict[st
     receipt = verify(listed, "n1")
     shard = Path(listed["folder"]) / SHARDS[0]
     before = file_sha256(shard)
-    shard.write_bytes(b"y" * 64)
+    shard.write_bytes(b"y" * SIZE)
     with pytest.raises(UserError, match="changed after it was verified") as error:
         recheck(receipt)
     told = str(error.value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from serve_repro.documents import digest, file_sha256, read_json
 from serve_repro.errors import UserError
+from serve_repro.weights.header import check_header
 from serve_repro.weights.locate import Found
 
 LOGGER = logging.getLogger("serve_repro")
@@ -25,7 +26,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def check_complete(folder: Path, files: list[Path]) -> None:
-    """Every shard that the index names is there, and there are weights at all.
+    """Every shard that the index names is there and whole, and there are weights at all.
 
     Raises:
         UserError: names the shard or says that there are no weights.
@@ -43,6 +44,14 @@ def check_complete(folder: Path, files: list[Path]) -> None:
             )
     elif not any(name.endswith(".safetensors") for name in names):
         raise UserError("no safetensors file here", where=str(folder))
+    for path in files:
+        if path.suffix == ".safetensors":
+            try:
+                check_header(folder / path)
+            except OSError as error:
+                raise UserError(
+                    f"cannot be read ({error.strerror})", where=str(folder / path)
+                ) from error
 
 
 def hash_files(folder: Path, files: list[Path], label: str) -> dict[str, str]:
