@@ -22,6 +22,7 @@ rule all:
     default_target: True
     input:
         "results/summary.csv",
+        "results/verdict.csv",
         "results/plots/throughput_against_interactivity.png",
         "results/report.html",
         SWEEP.points(),

@@ -1,6 +1,7 @@
 """Read the points into a table, a plot and a page. An edit of these programs reruns them, cheaply.
 
 OUTPUT  results/summary.csv
+        results/verdict.csv
         results/plots/throughput_against_interactivity.{svg,png}
         results/report.html
 """
@@ -22,6 +23,29 @@ rule summarise:
         r"""
         python scripts/summarise.py \
             --replays {input.replays:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule verdict:
+    """Hold the summary against the published values."""
+    input:
+        summary="results/summary.csv",
+        published=SWEEP.published(),
+        program=program_files("verdict.py"),
+    output:
+        "results/verdict.csv",
+    log:
+        "logs/verdict.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    shell:
+        r"""
+        python scripts/verdict.py \
+            --summary {input.summary:q} \
+            --published {input.published:q} \
             --output {output:q} \
             --log {log:q}
         """
@@ -53,6 +77,8 @@ rule report:
     """Write one self-contained page with table, plot and gates."""
     input:
         summary="results/summary.csv",
+        verdict="results/verdict.csv",
+        published=SWEEP.published(),
         plot="results/plots/throughput_against_interactivity.svg",
         replays=SWEEP.points(),
         template="scripts/serve_repro/table/report.html.j2",
@@ -68,6 +94,8 @@ rule report:
         r"""
         python scripts/report.py \
             --summary {input.summary:q} \
+            --verdict {input.verdict:q} \
+            --published {input.published:q} \
             --plot {input.plot:q} \
             --replays {input.replays:q} \
             --output {output:q} \

@@ -9,19 +9,25 @@ import pandas as pd
 
 from serve_repro import program
 from serve_repro.documents import write_text
+from serve_repro.recipe.load import load
+from serve_repro.recipe.published import Published
 from serve_repro.table.report import render
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Summary, plot and points -> report.html."""
-    table = pd.read_csv(arguments.summary)
-    write_text(arguments.output, render(table, arguments.plot, arguments.replays))
+    """Summary, verdict, plot and points -> report.html."""
+    table, verdict = pd.read_csv(arguments.summary), pd.read_csv(arguments.verdict)
+    published = [load(path, Published) for path in arguments.published]
+    page = render(table, verdict, published, arguments.plot, arguments.replays)
+    write_text(arguments.output, page)
     program.LOGGER.info("%s", arguments.output)
 
 
 if __name__ == "__main__":
     parser = program.parser(__doc__)
     parser.add_argument("--summary", type=Path, required=True, help="summary.csv")
+    parser.add_argument("--verdict", type=Path, required=True, help="verdict.csv")
+    parser.add_argument("--published", type=Path, nargs="*", default=[], help="config/published files")
     parser.add_argument("--plot", type=Path, required=True, help="the SVG plot")
     parser.add_argument("--replays", type=Path, nargs="+", required=True, help="replay.json files")
     parser.add_argument("--output", type=Path, required=True, help="report.html")

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from serve_repro import program
 from serve_repro.documents import write_text
 from serve_repro.patches.series import Series
+from serve_repro.recipe.published import Published
 from serve_repro.recipe.recipe import Recipe
 from serve_repro.recipe.reference import schema_text, with_tables
 from serve_repro.recipe.settings import Settings
@@ -20,6 +21,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "recipe": Recipe,
     "site": Site,
     "patches": Series,
+    "published": Published,
 }
 
 

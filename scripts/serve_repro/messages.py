@@ -38,6 +38,7 @@ def made_what(points: list[str]) -> str:
     made = [
         ("table, one row a point", "results/summary.csv"),
         ("plot", "results/plots/throughput_against_interactivity.png"),
+        ("each published value, and what became of it", "results/verdict.csv"),
         ("report to read or print", "results/report.html"),
         ("the points and their evidence", str(Path(points[0]).parents[1])),
     ]

@@ -15,6 +15,7 @@ from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan, read_plan
 from serve_repro.plan.shell import render
 from serve_repro.recipe.load import load, meant, parse
+from serve_repro.recipe.published import Published
 from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
 from serve_repro.recipe.settings import Settings
 from serve_repro.recipe.site import Site
@@ -39,6 +40,10 @@ class Sweep:
         self.site = load(_named(base, "sites", self.settings.site), Site)
         self.recipes = {
             name: load(_named(base, "recipes", name), Recipe) for name in self.settings.recipes
+        }
+        self._published = {
+            path: load(path, Published)
+            for path in sorted((base / "config" / "published").glob("*.yaml"))
         }
         self._series = read_series(base / "patches")
         for recipe in self.recipes.values():
@@ -89,6 +94,14 @@ class Sweep:
             if patch.expires < today
         ]
         return told
+
+    def published(self) -> list[str]:
+        """The files of published values for this run's recipes."""
+        return [
+            str(path.relative_to(self.base))
+            for path, document in self._published.items()
+            if document.recipe in self.recipes
+        ]
 
     def image(self, recipe: str) -> str:
         """What a recipe's ranks run in: an image name, or envs/<name>."""

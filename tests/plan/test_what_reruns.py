@@ -14,7 +14,7 @@ RESULTS = "results/tiny-cpu-tp1pp2"
 POINTS = {f"{RESULTS}/conc{level}/replay.json" for level in (1, 2, 4)}
 PLANS = {f"{RESULTS}/conc{level}/plan.json" for level in (1, 2, 4)}
 PLOTS = {f"results/plots/throughput_against_interactivity.{kind}" for kind in ("svg", "png")}
-SUMMARY = {"results/summary.csv", "results/report.html", *PLOTS}
+SUMMARY = {"results/summary.csv", "results/verdict.csv", "results/report.html", *PLOTS}
 
 
 def test_nothing_changed_nothing_to_do(checkout: Checkout) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from serve_repro.table.rows import IDENTITY
+
 S = 1_000_000_000
 """Nanoseconds of a second; records count in them."""
 
@@ -121,3 +123,22 @@ def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
     built = {"hooks": [{"id": hook, "processes": ["worker"]} for hook in hooks]}
     (folder / "patches/set.json").write_text(json.dumps(built), encoding="utf-8")
     return folder
+
+
+def write_point(folder: Path) -> tuple[Path, Path]:
+    """A point's folder with a valid attempt: (its replay.json, the attempt)."""
+    attempt = write_attempt(folder / "attempts/20260101T000000Z", [])
+    point = {
+        **dict.fromkeys(("recipe", "site", "status", "validity", "accelerator", "started"), "x"),
+        "concurrency": 2,
+        "world_size": 2,
+        "window_s": 20,
+        "nodes": ["n0", "n1"],
+        "attempt": "attempts/20260101T000000Z",
+        "seconds": {"boot": 31.5},
+        "gates": [{"outcome": "pass"}, {"outcome": "unknown"}, {"outcome": "fail"}],
+        "identity": dict.fromkeys(IDENTITY, "sha256:" + "ab" * 32) | {"driver": 1},
+    }
+    replay = folder / "replay.json"
+    replay.write_text(json.dumps(point), encoding="utf-8")
+    return replay, attempt

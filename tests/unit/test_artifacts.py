@@ -13,9 +13,9 @@ from serve_repro.client.server_metrics import grown, labels_of, read_counters
 from serve_repro.documents import write_json
 from serve_repro.errors import UserError
 from serve_repro.table.metrics import PERCENTILES, gauge_metrics, request_metrics, server_metrics
-from serve_repro.table.rows import IDENTITY, row, summary
+from serve_repro.table.rows import row, summary
 
-from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_attempt
+from .attempts import INFOS, START, S, good_rows, metrics_text, record, write_artifacts, write_point
 
 TIMEOUT = {"code": 408, "type": "RequestTimeout", "message": "too late"}
 
@@ -232,20 +232,7 @@ def test_records_are_read_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_row_holds_a_points_numbers_gates_and_identity(tmp_path: Path) -> None:
-    attempt = write_attempt(tmp_path / "conc2/attempts/20260101T000000Z", [])
-    digest = "sha256:" + "ab" * 32
-    point = {
-        **dict.fromkeys(("recipe", "site", "status", "validity", "accelerator", "started"), "x"),
-        "concurrency": 2,
-        "world_size": 2,
-        "nodes": ["n0", "n1"],
-        "attempt": "attempts/20260101T000000Z",
-        "seconds": {"boot": 31.5},
-        "gates": [{"outcome": "pass"}, {"outcome": "unknown"}, {"outcome": "fail"}],
-        "identity": dict.fromkeys(IDENTITY, digest) | {"driver": 1},
-    }
-    replay = tmp_path / "conc2/replay.json"
-    replay.write_text(json.dumps(point), encoding="utf-8")
+    replay, attempt = write_point(tmp_path / "conc2")
     made = row(replay)
     assert (made["nodes"], made["gpus"], made["boot_s"]) == ("n0 n1", 2, 31.5)
     assert (made["requests"], made["requests_warmup"], made["requests_failed"]) == (3, 1, 0)

@@ -64,6 +64,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         "slurm_job": place.job.job_id if place.job else None,
         "world_size": plan.topology.world_size,
         "accelerator": plan.topology.accelerator,
+        "window_s": plan.client.duration_s,
         "validity": plan.expect.validity,
         "validity_reasons": plan.expect.validity_reasons,
         "identity": identity(plan, proofs, driver.VERSION),

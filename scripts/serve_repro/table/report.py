@@ -10,6 +10,7 @@ import jinja2
 import pandas as pd
 
 from serve_repro.documents import read_json
+from serve_repro.recipe.published import Published
 
 SHOWN = {
     "concurrency": "conc",
@@ -29,11 +30,19 @@ SHOWN = {
 """Columns of the page's table and their headings."""
 
 
-def render(table: pd.DataFrame, plot: Path, replays: list[Path]) -> str:
+def render(
+    table: pd.DataFrame,
+    verdict: pd.DataFrame,
+    published: list[Published],
+    plot: Path,
+    replays: list[Path],
+) -> str:
     """The page as text.
 
     Args:
         table: summary.csv.
+        verdict: verdict.csv.
+        published: the publications that it compares with, for their sources and notes.
         plot: the SVG that is put into the page.
         replays: the points, for their gates.
     """
@@ -45,9 +54,22 @@ def render(table: pd.DataFrame, plot: Path, replays: list[Path]) -> str:
     svg = plot.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         recipes=[_recipe(name, rows) for name, rows in table.groupby("recipe", sort=False)],
+        publications=[_publication(entry, verdict) for entry in published],
         plot=svg[svg.index("<svg") :],
         points=[read_json(path) for path in replays],
     )
+
+
+def _publication(entry: Published, verdict: pd.DataFrame) -> dict[str, Any]:
+    own = verdict[verdict["publication"] == entry.name]
+    counts = own["verdict"].value_counts()
+    return {
+        "title": entry.title,
+        "url": entry.url,
+        "note": entry.note,
+        "counts": [f"{count} {name}" for name, count in counts.items()],
+        "rows": [{column: _cell(row[column]) for column in own.columns} for _, row in own.iterrows()],
+    }
 
 
 def _recipe(name: object, rows: pd.DataFrame) -> dict[str, Any]:

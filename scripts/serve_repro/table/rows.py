@@ -31,6 +31,7 @@ def row(replay: Path) -> dict[str, Any]:
         "concurrency": point["concurrency"],
         "status": point["status"],
         "validity": point["validity"],
+        "window_s": point["window_s"],
         "accelerator": point["accelerator"],
         "gpus": point["world_size"],
         "nodes": " ".join(point["nodes"]),
