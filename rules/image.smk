@@ -18,6 +18,8 @@ rule resolve_image:
         "../envs/workflow/conda.yaml"
     params:
         image=lambda wildcards: SWEEP.image(wildcards.recipe),
+        pin=lambda wildcards: SWEEP.pin(wildcards.recipe),
+        reference=lambda wildcards: SWEEP.reference(wildcards.recipe),
         runtime=SWEEP.site.runtime,
     shell:
         r"""
@@ -25,6 +27,8 @@ rule resolve_image:
             --image {params.image:q} \
             --runtime {params.runtime:q} \
             --environment {input.environment:q} \
+            --reference {params.reference:q} \
+            --pin {params.pin:q} \
             --output {output:q} \
             --log {log:q}
         """

@@ -16,6 +16,12 @@ def main(arguments: argparse.Namespace) -> None:
     """image.json -> receipt of this node."""
     require_here(arguments.node)
     image = read_json(arguments.image)
+    if image["kind"] != "environment":
+        raise UserError(
+            "container images are resolved by this version, and not pulled yet",
+            where=f"{image['image']}@{image['digest']}",
+            expected="runtime: process, with a pinned environment",
+        )
     name = image["image"].removeprefix("envs/")
     found = environment.inspect(environment.python_of(name))
     here = environment.description(name, Path("envs") / name, found)

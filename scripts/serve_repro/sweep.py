@@ -107,6 +107,14 @@ class Sweep:
         """What a recipe's ranks run in: an image name, or envs/<name>."""
         return next(plan.image for (name, _), plan in self.plans.items() if name == recipe)
 
+    def reference(self, recipe: str) -> str:
+        """Name and tag of a recipe's image; empty at a site without containers."""
+        return (self.recipes[recipe].image.reference or "") if self._has_containers() else ""
+
+    def pin(self, recipe: str) -> str:
+        """The digest that the tag must have; empty if any will do, or there is no tag."""
+        return (self.recipes[recipe].image.digest or "") if self._has_containers() else ""
+
     def nodes(self, recipe: str) -> list[str]:
         """The nodes that a recipe may serve on: each needs its proofs."""
         return next(plan.nodes for (name, _), plan in self.plans.items() if name == recipe)
@@ -166,6 +174,9 @@ class Sweep:
     def lock_digest(self, environment: str) -> str:
         """Identity of what an environment is to contain."""
         return lock_digest(self.base / "envs" / environment)
+
+    def _has_containers(self) -> bool:
+        return self.site.runtime != "process"
 
     def _chosen(self, recipe: Recipe) -> list[int]:
         return self.settings.concurrencies or recipe.concurrencies

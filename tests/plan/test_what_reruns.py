@@ -26,6 +26,12 @@ def test_one_serve_flag_makes_all_points_of_the_recipe_stale(checkout: Checkout)
     assert checkout.stale() == PLANS | POINTS | SUMMARY
 
 
+def test_a_tag_that_this_site_does_not_use_makes_nothing_stale(checkout: Checkout) -> None:
+    tagged = "environment: serve-cpu\n  reference: example/image:tag"
+    checkout.edit(RECIPE, "environment: serve-cpu", tagged)
+    assert checkout.stale() == set()
+
+
 def test_a_new_concurrency_is_one_new_point(checkout: Checkout) -> None:
     checkout.edit(RECIPE, "concurrencies: [1, 2, 4]", "concurrencies: [1, 2, 3, 4]")
     new = {f"{RESULTS}/conc3/plan.json", f"{RESULTS}/conc3/replay.json"}
