@@ -65,7 +65,7 @@ def test_a_comment_in_the_driving_code_reruns_nothing(checkout: Checkout) -> Non
 
 
 def test_a_new_version_of_the_driving_code_reruns_all_points(checkout: Checkout) -> None:
-    checkout.edit("scripts/serve_repro/driver.py", "VERSION = 1", "VERSION = 1000")
+    checkout.edit("scripts/serve_repro/driver.py", "VERSION = 2", "VERSION = 1000")
     assert checkout.stale() == POINTS | SUMMARY
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from serve_repro.client.artifacts import Activity
 from serve_repro.driver import CONSTANTS
 from serve_repro.errors import UserError
 from serve_repro.gates import checks
@@ -59,7 +60,7 @@ def test_a_good_attempt_passes_every_gate(plan: Plan, good: Evidence) -> None:
     results = checks.judge(plan, good)
     assert [result for result in results if result.outcome != "pass"] == []
     assert [result.gate for result in results] == [gate.__name__ for gate in checks.GATES]
-    assert len(results) == 11
+    assert len(results) == 13
     assert all(result.seen for result in results)
 
 
@@ -106,6 +107,44 @@ def test_errors(plan: Plan, good: Evidence) -> None:
     assert outcome(completed=100, failed=11) == "fail"
     assert outcome(completed=0, failed=1) == "fail"
     assert outcome(completed=100, warmup_failed=1) == "fail"
+    assert outcome(completed=100, warmup_no_output=1) == "fail"
+
+
+def test_an_answer_without_a_token_is_an_error(plan: Plan, good: Evidence) -> None:
+    """As an error inside a 200 answer's stream is: the client counts a success."""
+    for empty, outcome in ((10, "pass"), (11, "fail")):
+        result = checks.errors(plan, told(good, completed=100 + empty, no_output=empty))
+        assert (result.outcome, f"{empty} without a token" in result.seen) == (outcome, True)
+
+
+def test_accounting(plan: Plan, good: Evidence) -> None:
+    """A count of errors that is not there is none; the client leaves it out."""
+
+    def outcome(completed: int, failed: int, **aggregate: float) -> str:
+        counts = {name: {"unit": "requests", "avg": value} for name, value in aggregate.items()}
+        evidence = told(good, completed=completed, failed=failed)._replace(aggregate=counts)
+        return checks.accounting(plan, evidence).outcome
+
+    assert outcome(67, 0, request_count=67.0) == "pass"
+    assert outcome(15, 2, request_count=15.0, error_request_count=2.0) == "pass"
+    assert outcome(66, 0, request_count=67.0) == "fail"
+    assert outcome(15, 1, request_count=15.0, error_request_count=2.0) == "fail"
+    assert outcome(15, 2, request_count=15.0) == "fail"
+    assert outcome(0, 2, error_request_count=2.0) == "unknown"
+    assert outcome(67, 0) == "unknown"
+
+
+def test_coverage(plan: Plan, good: Evidence) -> None:
+    """An idle gap may be 5 s, and the client may take 2 s to act."""
+
+    def outcome(activity: Activity | None) -> str:
+        return checks.coverage(plan, good._replace(activity=activity)).outcome
+
+    assert plan.client.idle_gap_s + CONSTANTS.coverage_margin_s == 7
+    assert outcome(Activity(in_flight=0.9, longest_gap_s=1.0, trees=9)) == "pass"
+    assert outcome(Activity(in_flight=0.1, longest_gap_s=7.0, trees=1)) == "pass"
+    assert outcome(Activity(in_flight=0.9, longest_gap_s=7.1, trees=9)) == "fail"
+    assert outcome(None) == "unknown"
 
 
 def test_errors_are_told_by_count_and_kind(plan: Plan, good: Evidence) -> None:

@@ -53,16 +53,63 @@ def completed(plan: Plan, evidence: Evidence) -> Result:
 
 
 def errors(plan: Plan, evidence: Evidence) -> Result:
-    """Errors per completed request stay within the recipe's limit; warm-up has none."""
+    """Errors per completed request stay within the recipe's limit; warm-up has none.
+
+    An answer without a token is an error here, whatever the client calls it.
+    """
     total = evidence.totals
-    ratio = total.failed / max(total.completed, 1)
-    good = ratio <= plan.expect.max_error_ratio and total.warmup_failed == 0
+    failed = total.failed + total.no_output
+    warmup_failed = total.warmup_failed + total.warmup_no_output
+    ratio = failed / max(total.completed - total.no_output, 1)
+    good = ratio <= plan.expect.max_error_ratio and warmup_failed == 0
     return _result(
         "errors",
         good,
-        f"{total.failed} failed of {total.completed + total.failed} "
-        f"(limit {plan.expect.max_error_ratio:g} per completed), {total.warmup_failed} of "
-        f"{total.warmup} in warm-up, kinds {total.errors}",
+        f"{failed} failed of {total.completed + total.failed} "
+        f"(limit {plan.expect.max_error_ratio:g} per completed), {warmup_failed} of "
+        f"{total.warmup} in warm-up, kinds {total.errors}, "
+        f"{total.no_output + total.warmup_no_output} without a token",
+    )
+
+
+def accounting(plan: Plan, evidence: Evidence) -> Result:
+    """The records are all there: as many answers and errors as the client itself counted.
+
+    Requests that the client cancels at the end of its drain are in neither count.
+    """
+
+    def count(name: str) -> float | None:
+        found: float | None = (evidence.aggregate.get(name) or {}).get("avg")
+        return found
+
+    completed = count("request_count")
+    if completed is None:
+        return _result("accounting", None, "no request_count in the client's aggregate")
+    failed = count("error_request_count") or 0  # the client exports it only if there was an error
+    total = evidence.totals
+    return _result(
+        "accounting",
+        (completed, failed) == (total.completed, total.failed),
+        f"client counts {completed:.0f} answers and {failed:.0f} errors, "
+        f"its records have {total.completed} and {total.failed}",
+    )
+
+
+def coverage(plan: Plan, evidence: Evidence) -> Result:
+    """Requests were under way all through the window, but for the idle gaps that the client allows.
+
+    This sees a load that stood still. That one of several lanes is dead it does not see: a lane may
+    think or wait for its subagents for long, and no artifact says which lane sent a request.
+    """
+    found = evidence.activity
+    if found is None:
+        return _result("coverage", None, "no request was recorded in the window")
+    limit = plan.client.idle_gap_s + CONSTANTS.coverage_margin_s
+    return _result(
+        "coverage",
+        found.longest_gap_s <= limit,
+        f"longest time without a request {found.longest_gap_s:.1f} s (limit {limit:g} s), "
+        f"{found.in_flight:.2f} under way on average, {found.trees} session trees",
     )
 
 
@@ -148,6 +195,8 @@ GATES = (
     window,
     completed,
     errors,
+    accounting,
+    coverage,
     tokens,
     model_id,
     world_size,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serve_repro.client.artifacts import Totals, aggregate, totals
+from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, totals
 from serve_repro.client.server_metrics import labels_of, read_counters
 from serve_repro.documents import read_json
 from serve_repro.patches.attestation import read_attestations
@@ -18,6 +18,8 @@ class Evidence(NamedTuple):
     """One attempt's artifacts."""
 
     totals: Totals
+    activity: Activity | None
+    """When the window's requests were under way; None if there was none."""
     aggregate: dict[str, Any]
     before: dict[str, float]
     """Server counters before the client started."""
@@ -48,6 +50,7 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
     logs = [attempt / f"rank{rank}" for rank in range(ranks)]
     return Evidence(
         totals=totals(client),
+        activity=activity(client),
         aggregate=aggregate(client),
         before=read_counters(attempt / "metrics_before.txt"),
         after=read_counters(after),
