@@ -120,6 +120,7 @@ def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
         log = (
             f"INFO x.py:1] rank {rank} in world size {ranks} is assigned as DP rank 0, PP rank {rank}\n"
         )
+        log += "INFO worker.py:213] SimpleCPUOffloadWorker [CPU]: 2 tensors, 1024 CPU blocks (0.06 GB)\n"
         (own / "server.log").write_text("INFO boot\n" + log, encoding="utf-8")
         lines = [json.dumps(attestation(hook, rank)) for hook in hooks]
         (own / "attestations.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")

@@ -164,22 +164,73 @@ def prefix_caching(plan: Plan, evidence: Evidence) -> Result:
 
 
 def kv_offload(plan: Plan, evidence: Evidence) -> Result:
-    """KV offload runs exactly when the recipe has it."""
+    """KV offload runs exactly when the recipe has it.
+
+    Only a server with a connector has the metric: where none is planned, its absence is the proof.
+    Its bytes are not compared: no artifact says how large a block is.
+    """
     planned = plan.expect.kv_offload_connector is not None
     info = evidence.offload_info
-    seen = f"{info['capacity_blocks']} blocks of host memory" if info else "no offload metrics"
-    return _result("kv_offload", (info is not None) == planned, seen)
+    if info is None:
+        return _result("kv_offload", None if planned else True, "the server has no offload metrics")
+    seen = f"{info.get('capacity_blocks')} blocks of host memory"
+    return _result("kv_offload", planned, seen)
+
+
+def kv_blocks(plan: Plan, evidence: Evidence) -> Result:
+    """The scheduler hands out no host block that a stage does not have.
+
+    Scheduler and workers size their pools apart. Where stages hold unlike layers the scheduler's
+    can be the larger one, and a worker then copies beyond its own (vLLM #52921: SIGSEGV on a GPU).
+    """
+    if plan.expect.kv_offload_connector is None:
+        return _result("kv_blocks", True, "no KV offload planned")
+    capacity = (evidence.offload_info or {}).get("capacity_blocks", "")
+    if not capacity.isdecimal():
+        return _result("kv_blocks", None, "the server does not say its scheduler's capacity_blocks")
+    workers = plan.topology.accelerators_per_node
+    for rank, blocks in enumerate(evidence.host_blocks):
+        if len(blocks) < workers:
+            seen = f"rank {rank}: {len(blocks)} of {workers} workers say their host blocks"
+            return _result("kv_blocks", None, seen)
+    smallest = [min(blocks) for blocks in evidence.host_blocks]
+    stages = ", ".join(f"rank {rank} has {blocks}" for rank, blocks in enumerate(smallest))
+    good = int(capacity) <= min(smallest)
+    return _result("kv_blocks", good, f"scheduler hands out {capacity} host blocks; {stages}")
+
+
+def rank_logs(plan: Plan, evidence: Evidence) -> Result:
+    """No rank's log tells of a GPU fault, a segmentation fault or a dead engine.
+
+    Logs reach into the deliberate stop, and a headless rank's does not say where that began.
+    So tracebacks and errors of the GPU's runtime do not count: a stop may bring them too.
+    """
+    silent = [str(rank) for rank, log in enumerate(evidence.logs) if not log.lines]
+    if silent:
+        return _result("rank_logs", None, f"nothing in the log of rank {', '.join(silent)}")
+    faults = [f"rank {rank}, {log.fault}" for rank, log in enumerate(evidence.logs) if log.fault]
+    lines = sum(log.lines for log in evidence.logs)
+    return _result("rank_logs", not faults, "; ".join(faults) or f"no fault in {lines} lines")
 
 
 def speculation(plan: Plan, evidence: Evidence) -> Result:
-    """Speculation runs exactly when the recipe has it, at the acceptance length it says."""
-    drafts = grown(evidence.before, evidence.after, "vllm:spec_decode_num_drafts_total") or 0.0
+    """Speculation runs exactly when the recipe has it, at the acceptance length it says.
+
+    Only a server that speculates has the counters: where none is planned, their absence is the proof.
+    """
+    name = "vllm:spec_decode_num_drafts_total"
+    drafts = grown(evidence.before, evidence.after, name)
     if plan.expect.speculation is None:
-        return _result("speculation", drafts == 0, f"{drafts:.0f} drafts")
-    if not drafts:
+        seen = "no counter of drafts" if drafts is None else f"{drafts:.0f} drafts"
+        return _result("speculation", not drafts, seen)
+    if drafts is None:
+        return _result("speculation", None, f"the server has no {name}")
+    if drafts <= 0:
         return _result("speculation", False, "no drafts, though the recipe speculates")
     name = "vllm:spec_decode_num_accepted_tokens_total"
-    accepted = grown(evidence.before, evidence.after, name) or 0.0
+    accepted = grown(evidence.before, evidence.after, name)
+    if accepted is None:
+        return _result("speculation", None, f"the server has no {name}")
     length = 1 + accepted / drafts
     wanted = plan.expect.acceptance_length
     good = wanted is None or abs(length - wanted) <= CONSTANTS.acceptance_margin * wanted
@@ -203,6 +254,8 @@ GATES = (
     patches,
     prefix_caching,
     kv_offload,
+    kv_blocks,
+    rank_logs,
     speculation,
 )
 """All gates, in the order in which they are told."""
