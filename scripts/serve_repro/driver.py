@@ -46,6 +46,8 @@ class Constants(NamedTuple):
     """How far server and client may differ in tokens, as a share of the client's."""
     acceptance_margin: float = 0.05
     """How far the acceptance length may be from the recipe's, as a share."""
+    coverage_margin_s: float = 2.0
+    """How much longer than the idle cap no request may be under way: the client's own reaction."""
 
 
 CONSTANTS = Constants()

@@ -26,17 +26,19 @@ def main() -> None:
     options, _ = parser.parse_known_args()
     signal.signal(signal.SIGINT, stop)
     options.output_artifact_dir.mkdir(parents=True)
-    started, cancelled = time.monotonic(), False
+    started, cancelled, count = time.monotonic(), False, 0
     with (options.output_artifact_dir / "profile_export.jsonl").open("w") as records:
         try:
             while time.monotonic() - started < options.benchmark_duration:
                 records.write(json.dumps(request(options.url)) + "\n")
                 records.flush()
+                count += 1
                 time.sleep(0.2)
         except Stopped:
             cancelled = True
     aggregate = {
         "was_cancelled": cancelled,
+        "request_count": {"avg": float(count)},
         "benchmark_duration": {"avg": time.monotonic() - started},
     }
     (options.output_artifact_dir / "profile_export_aiperf.json").write_text(json.dumps(aggregate))

@@ -39,6 +39,7 @@ def record(
             "request_start_ns": START + round(start_s * S),
             "request_end_ns": START + round(end_s * S),
             "was_cancelled": cancelled,
+            "root_correlation_id": "tree-1",
         },
         "metrics": {
             name: {"value": value, "unit": "x"} for name, value in values.items() if value is not None
@@ -57,7 +58,13 @@ def write_artifacts(
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row, separators=(",", ":")) for row in rows]
     (folder / "profile_export.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    profiled = [row for row in rows if row["metadata"]["benchmark_phase"] == "profiling"]
+    failed = sum("error" in row for row in profiled)
+    counts = {"request_count": len(profiled) - failed}
+    if failed:  # the real client leaves a count of no errors out
+        counts["error_request_count"] = failed
     aggregate: dict[str, Any] = {"schema_version": "1.4"}
+    aggregate |= {name: {"unit": "requests", "avg": float(n)} for name, n in counts.items()}
     if duration_s is not None:
         aggregate["benchmark_duration"] = {"unit": "sec", "avg": duration_s}
     if cancelled is not None:
@@ -115,7 +122,7 @@ def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
         log = (
             f"INFO x.py:1] rank {rank} in world size {ranks} is assigned as DP rank 0, PP rank {rank}\n"
         )
-        log += "INFO x.py:2] SimpleCPUOffloadWorker [CPU]: 2 tensors, 1024 CPU blocks (0.06 GB)\n"
+        log += "INFO worker.py:213] SimpleCPUOffloadWorker [CPU]: 2 tensors, 1024 CPU blocks (0.06 GB)\n"
         (own / "server.log").write_text("INFO boot\n" + log, encoding="utf-8")
         lines = [json.dumps(attestation(hook, rank)) for hook in hooks]
         (own / "attestations.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serve_repro.client.artifacts import aggregate, records, totals
+from serve_repro.client.artifacts import activity, aggregate, records, totals
 from serve_repro.client.server_metrics import grown, labels_of, read_counters
 from serve_repro.documents import write_json
 from serve_repro.errors import UserError
@@ -55,6 +55,7 @@ def test_totals_count_phases_errors_and_tokens_apart(tmp_path: Path) -> None:
     rows = [
         record("warmup", tokens=(1000, 1)),
         record("warmup", error=TIMEOUT),
+        record("warmup", tokens=None),
         record(tokens=(100, 10)),
         record(tokens=(200, 0)),
         record(tokens=None),
@@ -64,15 +65,35 @@ def test_totals_count_phases_errors_and_tokens_apart(tmp_path: Path) -> None:
     ]
     found = totals(write_artifacts(tmp_path, rows))
     assert (found.completed, found.failed) == (3, 3)
-    assert (found.warmup, found.warmup_failed) == (2, 1)
-    assert found.no_output == 2
+    assert (found.warmup, found.warmup_failed) == (3, 1)
+    assert (found.no_output, found.warmup_no_output) == (2, 1)
     assert found.errors == {"RequestTimeout": 2, "500": 1, "cancelled": 1}
     assert (found.input_tokens, found.output_tokens) == (1300, 11)
 
 
 def test_an_empty_export_has_totals_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "profile_export.jsonl").touch()
-    assert totals(tmp_path)[:5] == (0, 0, 0, 0, 0)
+    assert totals(tmp_path)[:6] == (0, 0, 0, 0, 0, 0)
+    assert activity(tmp_path) is None
+
+
+def test_activity_is_that_of_the_window_in_whatever_order(tmp_path: Path) -> None:
+    """Under way from 2 s to 4 s (twice from 3 s), and from 9 s to 10 s: 4 s of work in 8 s."""
+    rows = [
+        record("warmup", 0, 1),
+        record(start_s=9, end_s=10, error=TIMEOUT),
+        record(start_s=3, end_s=4),
+        record(start_s=2, end_s=4),
+    ]
+    for number, order in enumerate((rows, rows[::-1])):
+        assert activity(write_artifacts(tmp_path / str(number), order)) == (0.5, 5.0, 1)
+
+
+def test_a_gap_is_counted_from_the_latest_end_and_not_from_the_latest_start(tmp_path: Path) -> None:
+    rows = [record(start_s=0, end_s=10), record(start_s=1, end_s=2), record(start_s=8, end_s=12)]
+    found = activity(write_artifacts(tmp_path, rows))
+    assert found is not None
+    assert found.longest_gap_s == 0
 
 
 def test_a_line_that_was_cut_short_is_an_error_and_no_shorter_result(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from serve_repro.client.artifacts import Activity
 from serve_repro.driver import CONSTANTS
 from serve_repro.errors import UserError
 from serve_repro.gates import checks
-from serve_repro.gates.evidence import Evidence, collect
+from serve_repro.gates.evidence import Evidence, RankLog, collect
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Expectations, Plan
 from serve_repro.recipe.load import load
@@ -59,7 +60,7 @@ def test_a_good_attempt_passes_every_gate(plan: Plan, good: Evidence) -> None:
     results = checks.judge(plan, good)
     assert [result for result in results if result.outcome != "pass"] == []
     assert [result.gate for result in results] == [gate.__name__ for gate in checks.GATES]
-    assert len(results) == 12
+    assert len(results) == 15
     assert all(result.seen for result in results)
 
 
@@ -106,6 +107,44 @@ def test_errors(plan: Plan, good: Evidence) -> None:
     assert outcome(completed=100, failed=11) == "fail"
     assert outcome(completed=0, failed=1) == "fail"
     assert outcome(completed=100, warmup_failed=1) == "fail"
+    assert outcome(completed=100, warmup_no_output=1) == "fail"
+
+
+def test_an_answer_without_a_token_is_an_error(plan: Plan, good: Evidence) -> None:
+    """As an error inside a 200 answer's stream is: the client counts a success."""
+    for empty, outcome in ((10, "pass"), (11, "fail")):
+        result = checks.errors(plan, told(good, completed=100 + empty, no_output=empty))
+        assert (result.outcome, f"{empty} without a token" in result.seen) == (outcome, True)
+
+
+def test_accounting(plan: Plan, good: Evidence) -> None:
+    """A count of errors that is not there is none; the client leaves it out."""
+
+    def outcome(completed: int, failed: int, **aggregate: float) -> str:
+        counts = {name: {"unit": "requests", "avg": value} for name, value in aggregate.items()}
+        evidence = told(good, completed=completed, failed=failed)._replace(aggregate=counts)
+        return checks.accounting(plan, evidence).outcome
+
+    assert outcome(67, 0, request_count=67.0) == "pass"
+    assert outcome(15, 2, request_count=15.0, error_request_count=2.0) == "pass"
+    assert outcome(66, 0, request_count=67.0) == "fail"
+    assert outcome(15, 1, request_count=15.0, error_request_count=2.0) == "fail"
+    assert outcome(15, 2, request_count=15.0) == "fail"
+    assert outcome(0, 2, error_request_count=2.0) == "unknown"
+    assert outcome(67, 0) == "unknown"
+
+
+def test_coverage(plan: Plan, good: Evidence) -> None:
+    """An idle gap may be 5 s, and the client may take 2 s to act."""
+
+    def outcome(activity: Activity | None) -> str:
+        return checks.coverage(plan, good._replace(activity=activity)).outcome
+
+    assert plan.client.idle_gap_s + CONSTANTS.coverage_margin_s == 7
+    assert outcome(Activity(in_flight=0.9, longest_gap_s=1.0, trees=9)) == "pass"
+    assert outcome(Activity(in_flight=0.1, longest_gap_s=7.0, trees=1)) == "pass"
+    assert outcome(Activity(in_flight=0.9, longest_gap_s=7.1, trees=9)) == "fail"
+    assert outcome(None) == "unknown"
 
 
 def test_errors_are_told_by_count_and_kind(plan: Plan, good: Evidence) -> None:
@@ -180,7 +219,8 @@ def test_model_id(plan: Plan, good: Evidence, model: dict[str, Any], outcome: st
     ],
 )
 def test_world_size(plan: Plan, good: Evidence, workers: set[tuple[int, int]], outcome: str) -> None:
-    assert checks.world_size(plan, good._replace(workers=workers)).outcome == outcome
+    logs = [RankLog(1, workers, [], None), RankLog(1, set(), [], None)]
+    assert checks.world_size(plan, good._replace(logs=logs)).outcome == outcome
 
 
 def test_patches(plan: Plan, good: Evidence) -> None:
@@ -272,12 +312,60 @@ def test_speculation(
 def test_a_server_without_a_draft_counter_does_not_speculate(plan: Plan, good: Evidence) -> None:
     assert DRAFTS not in good.after
     assert checks.speculation(plan, good).outcome == "pass"
+
+
+def test_planned_speculation_without_its_counters_is_unknown(plan: Plan, good: Evidence) -> None:
+    """Not `no drafts`: nobody has counted them."""
     wanted = expecting(plan, speculation="dspark", acceptance_length=2.51)
-    assert checks.speculation(wanted, good).outcome == "unknown"
+    for counters, lost in (({}, DRAFTS), ({DRAFTS: 1000.0}, ACCEPTED)):
+        result = checks.speculation(wanted, good._replace(after=good.after | counters))
+        assert (result.outcome, lost in result.seen) == ("unknown", True)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "stages", "outcome"),
+    [
+        ("1024", [[1024], [1024]], "pass"),
+        ("170", [[512], [170]], "pass"),
+        ("512", [[512], [170]], "fail"),
+        ("1024", [[1024], []], "unknown"),
+        ("", [[1024], [1024]], "unknown"),
+        (None, [[1024], [1024]], "unknown"),
+    ],
+)
+def test_kv_blocks(
+    plan: Plan, good: Evidence, capacity: str | None, stages: list[list[int]], outcome: str
+) -> None:
+    logs = [log._replace(host_blocks=own) for log, own in zip(good.logs, stages, strict=True)]
+    info = None if capacity is None else {"capacity_blocks": capacity}
+    evidence = good._replace(logs=logs, offload_info=info)
+    assert checks.kv_blocks(plan, evidence).outcome == outcome
+    without = expecting(plan, kv_offload_connector=None)
+    assert checks.kv_blocks(without, evidence).outcome == "pass"
+
+
+def test_too_many_blocks_are_told_with_the_stage_that_lacks_them(plan: Plan, good: Evidence) -> None:
+    logs = [good.logs[0], good.logs[1]._replace(host_blocks=[341])]
+    seen = checks.kv_blocks(plan, good._replace(logs=logs)).seen
+    assert seen == "scheduler hands out 1024 host blocks; rank 0 has 1024, rank 1 has 341"
+
+
+def test_rank_logs(plan: Plan, good: Evidence) -> None:
+    def result(**changes: Any) -> checks.Result:
+        return checks.rank_logs(
+            plan, good._replace(logs=[good.logs[0], good.logs[1]._replace(**changes)])
+        )
+
+    assert result().outcome == "pass"
+    broken = result(fault="line 7: Segmentation fault (core dumped)")
+    assert broken.outcome == "fail"
+    assert broken.seen == "rank 1, line 7: Segmentation fault (core dumped)"
+    assert result(lines=0).outcome == "unknown"
 
 
 def test_evidence_is_what_lies_in_the_attempts_folder(good: Evidence) -> None:
     assert good.workers == {(0, 2), (1, 2)}
+    assert good.host_blocks == [[1024], [1024]]
     assert good.offload_info is not None
     assert good.offload_info["capacity_blocks"] == "1024"
     assert [len(lines) for lines in good.attestations] == [2, 2]
@@ -301,22 +389,3 @@ def test_an_attempt_without_one_of_its_artifacts_is_not_judged(tmp_path: Path, l
     (folder / lost).unlink()
     with pytest.raises((FileNotFoundError, UserError)):
         collect(folder, 2, folder / "patches")
-
-
-def test_kv_blocks(plan: Plan, good: Evidence) -> None:
-    """The scheduler numbers 1024 blocks; a stage with fewer is what crashed the published run."""
-
-    def outcome(*workers: list[int]) -> str:
-        return checks.kv_blocks(plan, good._replace(host_blocks=list(workers))).outcome
-
-    assert good.host_blocks == [[1024], [1024]]
-    assert outcome([1024], [1024]) == "pass"
-    assert outcome([4096], [1024]) == "pass"
-    assert outcome([1024], [1023]) == "fail"
-    assert outcome([1024], []) == "unknown"
-    assert outcome([1024, 1024], [1024]) == "unknown"
-    assert checks.kv_blocks(plan, good._replace(offload_info=None)).outcome == "unknown"
-    seen = checks.kv_blocks(plan, good._replace(host_blocks=[[1024], [340]])).seen
-    assert seen == "scheduler 1024, workers rank 0: [1024]; rank 1: [340]"
-    without = expecting(plan, kv_offload_connector=None)
-    assert checks.kv_blocks(without, good._replace(host_blocks=[[], []])).outcome == "pass"

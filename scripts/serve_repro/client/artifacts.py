@@ -30,6 +30,8 @@ class Record(NamedTuple):
     itl_ms: float | None
     """Mean gap between the tokens of this answer."""
     e2e_ms: float | None
+    tree: str | None
+    """Which live session tree (root and subagents) sent it."""
 
 
 def records(folder: Path) -> Iterator[Record]:
@@ -67,6 +69,7 @@ def _record(row: dict[str, Any]) -> Record:
         ttft_ms=value("time_to_first_token"),
         itl_ms=value("inter_token_latency"),
         e2e_ms=value("request_latency"),
+        tree=metadata.get("root_correlation_id"),
     )
 
 
@@ -80,7 +83,12 @@ class Totals(NamedTuple):
     warmup: int
     warmup_failed: int
     no_output: int
-    """Profiled requests that count as successes and brought no token."""
+    """Profiled requests that count as successes and brought no token.
+
+    An error inside a 200 answer's stream is one: the client leaves its `error` empty and its usage out.
+    """
+    warmup_no_output: int
+    """The same in the warm-up."""
     errors: dict[str, int]
     """Errors by kind, warm-up included."""
     input_tokens: int
@@ -100,16 +108,51 @@ def totals(folder: Path) -> Totals:
             continue
         counts["input"] += record.input_tokens or 0
         counts["output"] += record.output_tokens or 0
-        counts["no_output"] += int(record.profiled and not record.output_tokens)
+        counts[f"{phase}_no_output"] += int(not record.output_tokens)
     return Totals(
         completed=counts["profiled_ok"],
         failed=counts["profiled_failed"],
         warmup=counts["warmup_ok"] + counts["warmup_failed"],
         warmup_failed=counts["warmup_failed"],
-        no_output=counts["no_output"],
+        no_output=counts["profiled_no_output"],
+        warmup_no_output=counts["warmup_no_output"],
         errors=dict(errors),
         input_tokens=counts["input"],
         output_tokens=counts["output"],
+    )
+
+
+class Activity(NamedTuple):
+    """When the window's requests were under way, failed ones included."""
+
+    in_flight: float
+    """Time average from the first start to the last end."""
+    longest_gap_s: float
+    """Longest time between two of them in which none was under way."""
+    trees: int
+    """Session trees that sent one; 0 if the client does not say."""
+
+
+def activity(folder: Path) -> Activity | None:
+    """How one replay's window was filled; None if no request was recorded in it."""
+    spans, trees = [], set()  # two numbers a request: to be sorted, as records come by their ends
+    for record in records(folder):
+        if record.profiled:
+            spans.append((record.start_ns, record.end_ns))
+            trees.add(record.tree)
+    if not spans:
+        return None
+    spans.sort()
+    first, busy_until = spans[0]
+    longest = 0
+    for start, end in spans:
+        longest = max(longest, start - busy_until)
+        busy_until = max(busy_until, end)
+    under_way = sum(end - start for start, end in spans)
+    return Activity(
+        in_flight=under_way / max(busy_until - first, 1),
+        longest_gap_s=longest / 1e9,
+        trees=len(trees - {None}),
     )
 
 

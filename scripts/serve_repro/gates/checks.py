@@ -53,16 +53,63 @@ def completed(plan: Plan, evidence: Evidence) -> Result:
 
 
 def errors(plan: Plan, evidence: Evidence) -> Result:
-    """Errors per completed request stay within the recipe's limit; warm-up has none."""
+    """Errors per completed request stay within the recipe's limit; warm-up has none.
+
+    An answer without a token is an error here, whatever the client calls it.
+    """
     total = evidence.totals
-    ratio = total.failed / max(total.completed, 1)
-    good = ratio <= plan.expect.max_error_ratio and total.warmup_failed == 0
+    failed = total.failed + total.no_output
+    warmup_failed = total.warmup_failed + total.warmup_no_output
+    ratio = failed / max(total.completed - total.no_output, 1)
+    good = ratio <= plan.expect.max_error_ratio and warmup_failed == 0
     return _result(
         "errors",
         good,
-        f"{total.failed} failed of {total.completed + total.failed} "
-        f"(limit {plan.expect.max_error_ratio:g} per completed), {total.warmup_failed} of "
-        f"{total.warmup} in warm-up, kinds {total.errors}",
+        f"{failed} failed of {total.completed + total.failed} "
+        f"(limit {plan.expect.max_error_ratio:g} per completed), {warmup_failed} of "
+        f"{total.warmup} in warm-up, kinds {total.errors}, "
+        f"{total.no_output + total.warmup_no_output} without a token",
+    )
+
+
+def accounting(plan: Plan, evidence: Evidence) -> Result:
+    """The records are all there: as many answers and errors as the client itself counted.
+
+    Requests that the client cancels at the end of its drain are in neither count.
+    """
+
+    def count(name: str) -> float | None:
+        found: float | None = (evidence.aggregate.get(name) or {}).get("avg")
+        return found
+
+    completed = count("request_count")
+    if completed is None:
+        return _result("accounting", None, "no request_count in the client's aggregate")
+    failed = count("error_request_count") or 0  # the client exports it only if there was an error
+    total = evidence.totals
+    return _result(
+        "accounting",
+        (completed, failed) == (total.completed, total.failed),
+        f"client counts {completed:.0f} answers and {failed:.0f} errors, "
+        f"its records have {total.completed} and {total.failed}",
+    )
+
+
+def coverage(plan: Plan, evidence: Evidence) -> Result:
+    """Requests were under way all through the window, but for the idle gaps that the client allows.
+
+    This sees a load that stood still. That one of several lanes is dead it does not see: a lane may
+    think or wait for its subagents for long, and no artifact says which lane sent a request.
+    """
+    found = evidence.activity
+    if found is None:
+        return _result("coverage", None, "no request was recorded in the window")
+    limit = plan.client.idle_gap_s + CONSTANTS.coverage_margin_s
+    return _result(
+        "coverage",
+        found.longest_gap_s <= limit,
+        f"longest time without a request {found.longest_gap_s:.1f} s (limit {limit:g} s), "
+        f"{found.in_flight:.2f} under way on average, {found.trees} session trees",
     )
 
 
@@ -117,48 +164,73 @@ def prefix_caching(plan: Plan, evidence: Evidence) -> Result:
 
 
 def kv_offload(plan: Plan, evidence: Evidence) -> Result:
-    """KV offload runs exactly when the recipe has it."""
+    """KV offload runs exactly when the recipe has it.
+
+    Only a server with a connector has the metric: where none is planned, its absence is the proof.
+    Its bytes are not compared: no artifact says how large a block is.
+    """
     planned = plan.expect.kv_offload_connector is not None
     info = evidence.offload_info
-    if planned and info is None:
-        return _result("kv_offload", None, "no offload metrics, though the recipe offloads")
-    seen = f"{info['capacity_blocks']} blocks of host memory" if info else "no offload metrics"
-    return _result("kv_offload", (info is not None) == planned, seen)
+    if info is None:
+        return _result("kv_offload", None if planned else True, "the server has no offload metrics")
+    seen = f"{info.get('capacity_blocks')} blocks of host memory"
+    return _result("kv_offload", planned, seen)
 
 
 def kv_blocks(plan: Plan, evidence: Evidence) -> Result:
-    """The scheduler numbers no more offload blocks than every worker of every stage has.
+    """The scheduler hands out no host block that a stage does not have.
 
-    A number beyond a stage's memory is not checked when a block is copied (vLLM #52921).
+    Scheduler and workers size their pools apart. Where stages hold unlike layers the scheduler's
+    can be the larger one, and a worker then copies beyond its own (vLLM #52921: SIGSEGV on a GPU).
     """
     if plan.expect.kv_offload_connector is None:
-        return _result("kv_blocks", True, "no offload planned")
-    workers = evidence.host_blocks
-    told = "; ".join(f"rank {rank}: {counts or 'nothing'}" for rank, counts in enumerate(workers))
-    said = sum(len(counts) for counts in workers)
-    if said != plan.topology.world_size:
-        wanted = plan.topology.world_size
-        return _result("kv_blocks", None, f"{said} of {wanted} workers say their blocks: {told}")
-    if evidence.offload_info is None:
-        return _result("kv_blocks", None, "the scheduler does not say how many blocks it numbers")
-    scheduler = int(evidence.offload_info["capacity_blocks"])
-    smallest = min(min(counts) for counts in workers if counts)
-    return _result("kv_blocks", scheduler <= smallest, f"scheduler {scheduler}, workers {told}")
+        return _result("kv_blocks", True, "no KV offload planned")
+    capacity = (evidence.offload_info or {}).get("capacity_blocks", "")
+    if not capacity.isdecimal():
+        return _result("kv_blocks", None, "the server does not say its scheduler's capacity_blocks")
+    workers = plan.topology.accelerators_per_node
+    for rank, blocks in enumerate(evidence.host_blocks):
+        if len(blocks) < workers:
+            seen = f"rank {rank}: {len(blocks)} of {workers} workers say their host blocks"
+            return _result("kv_blocks", None, seen)
+    smallest = [min(blocks) for blocks in evidence.host_blocks]
+    stages = ", ".join(f"rank {rank} has {blocks}" for rank, blocks in enumerate(smallest))
+    good = int(capacity) <= min(smallest)
+    return _result("kv_blocks", good, f"scheduler hands out {capacity} host blocks; {stages}")
+
+
+def rank_logs(plan: Plan, evidence: Evidence) -> Result:
+    """No rank's log tells of a GPU fault, a segmentation fault or a dead engine.
+
+    Logs reach into the deliberate stop, and a headless rank's does not say where that began.
+    So tracebacks and errors of the GPU's runtime do not count: a stop may bring them too.
+    """
+    silent = [str(rank) for rank, log in enumerate(evidence.logs) if not log.lines]
+    if silent:
+        return _result("rank_logs", None, f"nothing in the log of rank {', '.join(silent)}")
+    faults = [f"rank {rank}, {log.fault}" for rank, log in enumerate(evidence.logs) if log.fault]
+    lines = sum(log.lines for log in evidence.logs)
+    return _result("rank_logs", not faults, "; ".join(faults) or f"no fault in {lines} lines")
 
 
 def speculation(plan: Plan, evidence: Evidence) -> Result:
     """Speculation runs exactly when the recipe has it, at the acceptance length it says.
 
-    vLLM has these counters only when it speculates, so without a plan to, their absence is right.
+    Only a server that speculates has the counters: where none is planned, their absence is the proof.
     """
-    drafts = grown(evidence.before, evidence.after, "vllm:spec_decode_num_drafts_total")
+    name = "vllm:spec_decode_num_drafts_total"
+    drafts = grown(evidence.before, evidence.after, name)
     if plan.expect.speculation is None:
-        return _result("speculation", not drafts, f"{drafts or 0:.0f} drafts")
-    accepted = grown(evidence.before, evidence.after, "vllm:spec_decode_num_accepted_tokens_total")
-    if drafts is None or accepted is None:
-        return _result("speculation", None, "no counters of drafts, though the recipe speculates")
-    if not drafts:
+        seen = "no counter of drafts" if drafts is None else f"{drafts:.0f} drafts"
+        return _result("speculation", not drafts, seen)
+    if drafts is None:
+        return _result("speculation", None, f"the server has no {name}")
+    if drafts <= 0:
         return _result("speculation", False, "no drafts, though the recipe speculates")
+    name = "vllm:spec_decode_num_accepted_tokens_total"
+    accepted = grown(evidence.before, evidence.after, name)
+    if accepted is None:
+        return _result("speculation", None, f"the server has no {name}")
     length = 1 + accepted / drafts
     wanted = plan.expect.acceptance_length
     good = wanted is None or abs(length - wanted) <= CONSTANTS.acceptance_margin * wanted
@@ -174,6 +246,8 @@ GATES = (
     window,
     completed,
     errors,
+    accounting,
+    coverage,
     tokens,
     model_id,
     world_size,
@@ -181,6 +255,7 @@ GATES = (
     prefix_caching,
     kv_offload,
     kv_blocks,
+    rank_logs,
     speculation,
 )
 """All gates, in the order in which they are told."""

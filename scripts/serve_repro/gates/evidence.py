@@ -6,19 +6,40 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serve_repro.client.artifacts import Totals, aggregate, totals
+from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, totals
 from serve_repro.client.server_metrics import labels_of, read_counters
 from serve_repro.documents import read_json
 from serve_repro.patches.attestation import read_attestations
 
 _WORLD = re.compile(r"rank (\d+) in world size (\d+) is assigned")
-_HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.*?(\d+) CPU blocks")
+_HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.* (\d+) (?:CPU blocks|disk slots)")
+_FAULT = re.compile(
+    r"Memory access fault by GPU|GPU fault|HSA_STATUS_ERROR|Segmentation fault|Segfault encountered"
+)
+_DEAD_ENGINE = "EngineDeadError"
+_STOP = "trigger received signal"
+"""What rank 0's engine says once it is told to stop; an engine that dies by itself does not say it."""
+_LINE_CHARACTERS = 200
+
+
+class RankLog(NamedTuple):
+    """What one rank's server.log says."""
+
+    lines: int
+    workers: set[tuple[int, int]]
+    """(worker rank, world size) of every worker that said so."""
+    host_blocks: list[int]
+    """Blocks of host memory of each worker that said so, for KV offload."""
+    fault: str | None
+    """The first line that tells of a fault, with its number."""
 
 
 class Evidence(NamedTuple):
     """One attempt's artifacts."""
 
     totals: Totals
+    activity: Activity | None
+    """When the window's requests were under way; None if there was none."""
     aggregate: dict[str, Any]
     before: dict[str, float]
     """Server counters before the client started."""
@@ -30,14 +51,22 @@ class Evidence(NamedTuple):
     """Labels of the cache's info metric."""
     model: dict[str, Any]
     """The API's own entry of the model, from /v1/models."""
-    workers: set[tuple[int, int]]
-    """(worker rank, world size) of every worker that said so in a rank's log."""
-    host_blocks: list[list[int]]
-    """KV offload blocks that each worker of each rank said it has host memory for."""
+    logs: list[RankLog]
+    """By rank."""
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
     """The hooks of the patch set that the ranks were given."""
+
+    @property
+    def workers(self) -> set[tuple[int, int]]:
+        """(worker rank, world size) of every worker that said so in any rank's log."""
+        return {pair for log in self.logs for pair in log.workers}
+
+    @property
+    def host_blocks(self) -> list[list[int]]:
+        """Blocks of host memory of each worker, by rank."""
+        return [log.host_blocks for log in self.logs]
 
 
 def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
@@ -48,27 +77,34 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
     """
     client = attempt / "client" / "artifacts"
     after = attempt / "metrics_after.txt"
-    logs = [attempt / f"rank{rank}" for rank in range(ranks)]
+    folders = [attempt / f"rank{rank}" for rank in range(ranks)]
     return Evidence(
         totals=totals(client),
+        activity=activity(client),
         aggregate=aggregate(client),
         before=read_counters(attempt / "metrics_before.txt"),
         after=read_counters(after),
         offload_info=labels_of(after, "vllm:simple_kv_offload_info"),
         cache_info=labels_of(after, "vllm:cache_config_info"),
         model=read_json(attempt / "serving.json")["model"],
-        workers={pair for folder in logs for pair in _workers(folder / "server.log")},
-        host_blocks=[_host_blocks(folder / "server.log") for folder in logs],
+        logs=[read_log(folder / "server.log") for folder in folders],
         hooks=read_json(patch_folder / "set.json")["hooks"],
-        attestations=[read_attestations(folder / "attestations.jsonl") for folder in logs],
+        attestations=[read_attestations(folder / "attestations.jsonl") for folder in folders],
     )
 
 
-def _workers(log: Path) -> set[tuple[int, int]]:
-    with log.open(encoding="utf-8", errors="replace") as stream:
-        return {(int(match[1]), int(match[2])) for line in stream for match in _WORLD.finditer(line)}
-
-
-def _host_blocks(log: Path) -> list[int]:
-    with log.open(encoding="utf-8", errors="replace") as stream:
-        return [int(match[1]) for line in stream for match in _HOST_BLOCKS.finditer(line)]
+def read_log(path: Path) -> RankLog:
+    """One pass over a rank's log, line by line: logs of long runs do not fit into memory."""
+    number, stopping, fault = 0, False, None
+    workers: set[tuple[int, int]] = set()
+    host_blocks: list[int] = []
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for number, line in enumerate(stream, start=1):
+            workers |= {(int(match[1]), int(match[2])) for match in _WORLD.finditer(line)}
+            if match := _HOST_BLOCKS.search(line):
+                host_blocks.append(int(match[1]))
+            stopping = stopping or _STOP in line
+            dead = _DEAD_ENGINE in line and not stopping
+            if fault is None and (dead or _FAULT.search(line)):
+                fault = f"line {number}: {line.strip()[:_LINE_CHARACTERS]}"
+    return RankLog(number, workers, host_blocks, fault)
