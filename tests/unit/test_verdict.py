@@ -96,6 +96,15 @@ def test_a_smoke_run_is_never_compared() -> None:
     assert found["verdict"] == "not comparable"
 
 
+@pytest.mark.parametrize("conditions", [{}, {"gpus": 16}, {"validity": "smoke"}])
+def test_no_publication_can_ask_for_smoke_runs(conditions: dict[str, Any]) -> None:
+    publication = parse(GOOD | {"conditions": conditions}, Published, "here")
+    point = {"recipe": "big", "concurrency": 16, "gpus": 16, "ttft_p50_ms": 1000}
+    for told in ({"validity": "smoke"}, {}):
+        (found,) = verdicts(pd.DataFrame([point | told]), [publication]).to_dict("records")
+        assert found["verdict"] == "not comparable"
+
+
 def test_every_difference_is_listed() -> None:
     found = compared(1000, validity="smoke", gpus=8)
     assert found["why"] == "gpus is 8, published with 16; validity is smoke, published with submission"
