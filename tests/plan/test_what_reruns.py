@@ -135,3 +135,15 @@ def test_a_pin_of_the_client_makes_the_client_and_the_points_stale(checkout: Che
 def append(path: Path, text: str) -> None:
     with path.open("a", encoding="utf-8") as stream:
         stream.write(text)
+
+
+def test_published_values_touch_the_verdict_and_the_page_and_no_measurement(checkout: Checkout) -> None:
+    name = "config/published/theirs.yaml"
+    published = (checkout.folder / "config/published/inferencex-pr-2678.yaml").read_text(
+        encoding="utf-8"
+    )
+    mine = published.replace("inferencex-pr-2678", "theirs", 1).replace(
+        "recipe: kimik3-fp4-mi355x-vllm-agentic-tp8pp2", "recipe: tiny-cpu-tp1pp2"
+    )
+    (checkout.folder / name).write_text(mine, encoding="utf-8")
+    assert checkout.stale() == {"results/verdict.csv", "results/report.html"}

@@ -143,3 +143,9 @@ def test_shipped_values_fit_their_recipe_and_the_summarys_columns(path: Path, tm
 def test_bands_must_be_in_order(bands: dict[str, float], told: str) -> None:
     with pytest.raises(UserError, match=told):
         parse(GOOD | {"bands": bands}, Published, "here")
+
+
+def test_a_published_zero_is_refused() -> None:
+    zero = [{"concurrency": 16, "metric": "ttft_p50_ms", "value": 0}]
+    with pytest.raises(UserError, match="value must be above 0"):
+        parse(GOOD | {"values": zero}, Published, "here")

@@ -34,6 +34,14 @@ class Value(Strict):
     value: float | int
     """The number, in the column's unit."""
 
+    @model_validator(mode="after")
+    def _can_be_a_divisor(self) -> Value:
+        if self.value <= 0:
+            raise ValueError(
+                f"value must be above 0, found {self.value}: deviations are told in percent"
+            )
+        return self
+
 
 class Published(Strict):
     """One publication's numbers for one recipe."""
