@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from serve_repro.client.artifacts import Activity
 from serve_repro.driver import CONSTANTS
 from serve_repro.errors import UserError
 from serve_repro.gates import checks
-from serve_repro.gates.evidence import Evidence, RankLog, collect
+from serve_repro.gates.evidence import Evidence, RankLog, Serving, collect, collect_serving
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Expectations, Plan
 from serve_repro.recipe.load import load
@@ -350,6 +351,35 @@ def test_too_many_blocks_are_told_with_the_stage_that_lacks_them(plan: Plan, goo
     assert seen == "scheduler hands out 1024 host blocks; rank 0 has 1024, rank 1 has 341"
 
 
+def test_what_fails_a_serving_server_is_told_before_the_replay(plan: Plan, good: Evidence) -> None:
+    serving = Serving(*(getattr(good, name) for name in Serving._fields))
+    assert checks.judge_serving(plan, serving) == []
+    uneven = serving._replace(logs=[good.logs[0], good.logs[1]._replace(host_blocks=[341])])
+    assert [result.gate for result in checks.judge_serving(plan, uneven)] == ["kv_blocks"]
+    silent = serving._replace(cache_info=None, model={"id": "other", "max_model_len": 1})
+    outcomes = [(result.gate, result.outcome) for result in checks.judge_serving(plan, silent)]
+    assert outcomes == [("model_id", "fail"), ("prefix_caching", "unknown")]
+
+
+def test_a_recipe_may_replay_in_spite_of_blocks_that_differ_and_is_invalid_then(
+    plan: Plan, good: Evidence
+) -> None:
+    """For showing what happens; the gate after the replay knows no exception."""
+    showing = expecting(plan, kv_blocks_may_differ=True)
+    uneven = good._replace(logs=[good.logs[0], good.logs[1]._replace(host_blocks=[341])])
+    serving = Serving(*(getattr(uneven, name) for name in Serving._fields))
+    assert checks.judge_serving(showing, serving) == []
+    assert checks.kv_blocks(showing, uneven).outcome == "fail"
+
+
+def test_a_serving_server_is_read_from_an_attempt_without_a_replay(plan: Plan, tmp_path: Path) -> None:
+    folder = write_attempt(tmp_path, HOOKS)
+    shutil.rmtree(folder / "client")
+    (folder / "metrics_after.txt").unlink()
+    metrics = folder / "metrics_before.txt"
+    assert checks.judge_serving(plan, collect_serving(folder, 2, folder / "patches", metrics)) == []
+
+
 def test_rank_logs(plan: Plan, good: Evidence) -> None:
     def result(**changes: Any) -> checks.Result:
         return checks.rank_logs(
@@ -364,8 +394,8 @@ def test_rank_logs(plan: Plan, good: Evidence) -> None:
 
 
 def test_evidence_is_what_lies_in_the_attempts_folder(good: Evidence) -> None:
-    assert good.workers == {(0, 2), (1, 2)}
-    assert good.host_blocks == [[1024], [1024]]
+    assert [log.workers for log in good.logs] == [{(0, 2)}, {(1, 2)}]
+    assert [log.host_blocks for log in good.logs] == [[1024], [1024]]
     assert good.offload_info is not None
     assert good.offload_info["capacity_blocks"] == "1024"
     assert [len(lines) for lines in good.attestations] == [2, 2]

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from serve_repro.client.server_metrics import grown
 from serve_repro.driver import CONSTANTS
-from serve_repro.gates.evidence import Evidence
+from serve_repro.gates.evidence import Evidence, Serving
 from serve_repro.patches.attestation import missing
 from serve_repro.plan.model import Plan
 
@@ -128,24 +128,25 @@ def tokens(plan: Plan, evidence: Evidence) -> Result:
     return _result("tokens", good, "; ".join(told))
 
 
-def model_id(plan: Plan, evidence: Evidence) -> Result:
+def model_id(plan: Plan, evidence: Serving | Evidence) -> Result:
     """The server that was measured offers the recipe's model at the recipe's length."""
     found = (evidence.model.get("id"), evidence.model.get("max_model_len"))
     wanted = (plan.expect.served_name, plan.expect.max_model_len)
     return _result("model_id", found == wanted, f"serves {found[0]}, max_model_len {found[1]}")
 
 
-def world_size(plan: Plan, evidence: Evidence) -> Result:
+def world_size(plan: Plan, evidence: Serving | Evidence) -> Result:
     """As many workers met as the per-GPU figures are divided by."""
     wanted = plan.topology.world_size
-    if not evidence.workers:
+    workers = {pair for log in evidence.logs for pair in log.workers}
+    if not workers:
         return _result("world_size", None, "no worker says its rank in any log")
-    good = evidence.workers == {(rank, wanted) for rank in range(wanted)}
-    seen = sorted(evidence.workers)
+    good = workers == {(rank, wanted) for rank in range(wanted)}
+    seen = sorted(workers)
     return _result("world_size", good, f"workers (rank, world size) {seen}, planned {wanted}")
 
 
-def patches(plan: Plan, evidence: Evidence) -> Result:
+def patches(plan: Plan, evidence: Serving | Evidence) -> Result:
     """Every rank's workers say that they run with every patch of the recipe."""
     told = missing(evidence.attestations, evidence.hooks, plan.topology.accelerators_per_node)
     unknown = set(plan.patches) - {hook["id"] for hook in evidence.hooks}
@@ -154,7 +155,7 @@ def patches(plan: Plan, evidence: Evidence) -> Result:
     return _result("patches", not told, "; ".join(told) or f"{lines} attestations, all installed")
 
 
-def prefix_caching(plan: Plan, evidence: Evidence) -> Result:
+def prefix_caching(plan: Plan, evidence: Serving | Evidence) -> Result:
     """Prefix caching is on or off as planned."""
     info = evidence.cache_info
     if info is None or "enable_prefix_caching" not in info:
@@ -163,7 +164,7 @@ def prefix_caching(plan: Plan, evidence: Evidence) -> Result:
     return _result("prefix_caching", found == plan.expect.prefix_caching, f"on: {found}")
 
 
-def kv_offload(plan: Plan, evidence: Evidence) -> Result:
+def kv_offload(plan: Plan, evidence: Serving | Evidence) -> Result:
     """KV offload runs exactly when the recipe has it.
 
     Only a server with a connector has the metric: where none is planned, its absence is the proof.
@@ -177,7 +178,7 @@ def kv_offload(plan: Plan, evidence: Evidence) -> Result:
     return _result("kv_offload", planned, seen)
 
 
-def kv_blocks(plan: Plan, evidence: Evidence) -> Result:
+def kv_blocks(plan: Plan, evidence: Serving | Evidence) -> Result:
     """The scheduler hands out no host block that a stage does not have.
 
     Scheduler and workers size their pools apart. Where stages hold unlike layers the scheduler's
@@ -189,11 +190,11 @@ def kv_blocks(plan: Plan, evidence: Evidence) -> Result:
     if not capacity.isdecimal():
         return _result("kv_blocks", None, "the server does not say its scheduler's capacity_blocks")
     workers = plan.topology.accelerators_per_node
-    for rank, blocks in enumerate(evidence.host_blocks):
-        if len(blocks) < workers:
-            seen = f"rank {rank}: {len(blocks)} of {workers} workers say their host blocks"
+    for rank, log in enumerate(evidence.logs):
+        if len(log.host_blocks) < workers:
+            seen = f"rank {rank}: {len(log.host_blocks)} of {workers} workers say their host blocks"
             return _result("kv_blocks", None, seen)
-    smallest = [min(blocks) for blocks in evidence.host_blocks]
+    smallest = [min(log.host_blocks) for log in evidence.logs]
     stages = ", ".join(f"rank {rank} has {blocks}" for rank, blocks in enumerate(smallest))
     good = int(capacity) <= min(smallest)
     return _result("kv_blocks", good, f"scheduler hands out {capacity} host blocks; {stages}")
@@ -241,6 +242,9 @@ def speculation(plan: Plan, evidence: Evidence) -> Result:
     )
 
 
+SERVING_GATES = (model_id, world_size, patches, prefix_caching, kv_offload, kv_blocks)
+"""Gates that can be told as soon as the server serves: what fails them would only waste a replay."""
+
 GATES = (
     not_cancelled,
     window,
@@ -249,12 +253,7 @@ GATES = (
     accounting,
     coverage,
     tokens,
-    model_id,
-    world_size,
-    patches,
-    prefix_caching,
-    kv_offload,
-    kv_blocks,
+    *SERVING_GATES,
     rank_logs,
     speculation,
 )
@@ -264,3 +263,10 @@ GATES = (
 def judge(plan: Plan, evidence: Evidence) -> list[Result]:
     """Every gate's result."""
     return [gate(plan, evidence) for gate in GATES]
+
+
+def judge_serving(plan: Plan, serving: Serving) -> list[Result]:
+    """What already stands against a replay: results that are no pass, before it is begun."""
+    results = [gate(plan, serving) for gate in SERVING_GATES]
+    allowed = {"kv_blocks"} if plan.expect.kv_blocks_may_differ else set()
+    return [result for result in results if result.outcome != "pass" and result.gate not in allowed]

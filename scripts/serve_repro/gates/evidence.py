@@ -34,8 +34,25 @@ class RankLog(NamedTuple):
     """The first line that tells of a fault, with its number."""
 
 
+class Serving(NamedTuple):
+    """What a server tells of itself once it serves."""
+
+    offload_info: dict[str, str] | None
+    """Labels of the offload connector's info metric; None if the server has none."""
+    cache_info: dict[str, str] | None
+    """Labels of the cache's info metric."""
+    model: dict[str, Any]
+    """The API's own entry of the model, from /v1/models."""
+    logs: list[RankLog]
+    """By rank."""
+    attestations: list[list[dict[str, Any]]]
+    """Patch attestations by rank."""
+    hooks: list[dict[str, Any]]
+    """The hooks of the patch set that the ranks were given."""
+
+
 class Evidence(NamedTuple):
-    """One attempt's artifacts."""
+    """One attempt's artifacts: what the server told, as in Serving, and what the replay left."""
 
     totals: Totals
     activity: Activity | None
@@ -58,16 +75,6 @@ class Evidence(NamedTuple):
     hooks: list[dict[str, Any]]
     """The hooks of the patch set that the ranks were given."""
 
-    @property
-    def workers(self) -> set[tuple[int, int]]:
-        """(worker rank, world size) of every worker that said so in any rank's log."""
-        return {pair for log in self.logs for pair in log.workers}
-
-    @property
-    def host_blocks(self) -> list[list[int]]:
-        """Blocks of host memory of each worker, by rank."""
-        return [log.host_blocks for log in self.logs]
-
 
 def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
     """Read an attempt's folder.
@@ -77,15 +84,26 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
     """
     client = attempt / "client" / "artifacts"
     after = attempt / "metrics_after.txt"
-    folders = [attempt / f"rank{rank}" for rank in range(ranks)]
     return Evidence(
         totals=totals(client),
         activity=activity(client),
         aggregate=aggregate(client),
         before=read_counters(attempt / "metrics_before.txt"),
         after=read_counters(after),
-        offload_info=labels_of(after, "vllm:simple_kv_offload_info"),
-        cache_info=labels_of(after, "vllm:cache_config_info"),
+        **collect_serving(attempt, ranks, patch_folder, after)._asdict(),
+    )
+
+
+def collect_serving(attempt: Path, ranks: int, patch_folder: Path, metrics: Path) -> Serving:
+    """Read what the server has told of itself, from a saved /metrics answer and the logs so far.
+
+    Raises:
+        FileNotFoundError, UserError: an artifact is missing or damaged.
+    """
+    folders = [attempt / f"rank{rank}" for rank in range(ranks)]
+    return Serving(
+        offload_info=labels_of(metrics, "vllm:simple_kv_offload_info"),
+        cache_info=labels_of(metrics, "vllm:cache_config_info"),
         model=read_json(attempt / "serving.json")["model"],
         logs=[read_log(folder / "server.log") for folder in folders],
         hooks=read_json(patch_folder / "set.json")["hooks"],

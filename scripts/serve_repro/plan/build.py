@@ -131,6 +131,7 @@ def _expectations(recipe: Recipe, site: Site, reasons: list[str]) -> model.Expec
         prefix_caching=recipe.serve.prefix_caching,
         kv_offload_connector=offload.connector if offload else None,
         kv_offload_bytes_per_rank=memory.kv_offload_bytes_per_rank if memory else None,
+        kv_blocks_may_differ=offload.blocks_may_differ if offload else False,
         speculation=speculation.method if speculation else None,
         acceptance_length=speculation.acceptance_length if speculation else None,
         max_error_ratio=recipe.replay.failed_request_threshold,

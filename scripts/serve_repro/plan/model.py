@@ -87,6 +87,8 @@ class Expectations(Strict):
     prefix_caching: bool
     kv_offload_connector: str | None
     kv_offload_bytes_per_rank: int | None
+    kv_blocks_may_differ: bool
+    """Replay all the same if the scheduler numbers more host blocks than a stage has."""
     speculation: str | None
     acceptance_length: float | None
     max_error_ratio: float

@@ -15,8 +15,8 @@ from serve_repro.client import hub
 from serve_repro.client.run import run_client
 from serve_repro.documents import write_json, write_text
 from serve_repro.errors import UserError
-from serve_repro.gates.checks import judge
-from serve_repro.gates.evidence import collect
+from serve_repro.gates.checks import judge, judge_serving
+from serve_repro.gates.evidence import collect, collect_serving
 from serve_repro.launch import api
 from serve_repro.launch.failure import Interrupted, PointFailed
 from serve_repro.launch.interrupts import Interrupts
@@ -73,7 +73,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     try:
         values = bind(plan, proofs, place.nodes, run_id, attempt, scratch)
         attempt.mkdir(parents=True)
-        point["seconds"] = _drive(plan, place, values, attempt, interrupts)
+        point["seconds"] = _drive(plan, place, values, attempt, proofs.patch_folder, interrupts)
         began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
         point["seconds"]["judge"] = round(time.monotonic() - began, 3)
@@ -95,6 +95,7 @@ def _drive(
     place: Place,
     values: list[dict[str, str]],
     attempt: Path,
+    patch_folder: Path,
     interrupts: Interrupts,
 ) -> dict[str, float]:
     """Boot, replay, stop; returns the seconds of each stage.
@@ -121,6 +122,7 @@ def _drive(
         write_json(attempt / "serving.json", serving)
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")
+        _refuse_early(plan, attempt, patch_folder)
         run_client(plan.client, values[0], attempt / "client", watch)
         _save_metrics(base, attempt / "metrics_after.txt")
         replayed = clock()
@@ -179,6 +181,24 @@ def _save_metrics(base: str, path: Path) -> None:
     if status != 200:
         raise PointFailed("replay", f"/metrics answers {status}")
     write_text(path, text)
+
+
+def _refuse_early(plan: Plan, attempt: Path, patch_folder: Path) -> None:
+    """Stop before the replay if the serving server is already known not to be the recipe's.
+
+    Raises:
+        PointFailed: names each gate that could not pass later, and what it saw.
+    """
+    metrics = attempt / "metrics_before.txt"
+    try:
+        bad = judge_serving(plan, collect_serving(attempt, len(plan.ranks), patch_folder, metrics))
+    except (OSError, ValueError, KeyError, UserError) as error:
+        raise PointFailed(
+            "ready", f"what the server says of itself cannot be read: {error!r}"
+        ) from error
+    if bad:
+        told = [f"{result.gate} {result.outcome}: {result.seen}" for result in bad]
+        raise PointFailed("ready", f"not what the recipe serves: {'; '.join(told)}")
 
 
 def _judge(plan: Plan, attempt: Path, patch_folder: Path) -> dict[str, Any]:

@@ -143,6 +143,8 @@ class KvOffload(Strict):
     """Bytes of host memory for each GPU rank."""
     lazy: bool
     """Whether blocks are stored only on eviction."""
+    blocks_may_differ: bool = False
+    """Replay all the same if the scheduler numbers more blocks than a stage has; never valid then."""
 
     @model_validator(mode="after")
     def _one_size(self) -> KvOffload:
