@@ -38,6 +38,7 @@ def build(patches: list[Patch], folder: Path, target: Path) -> dict[str, Any]:
                 "id": patch.id,
                 "hook": patch.hook,
                 "targets": [target.model_dump() for target in patch.targets],
+                "superseded_by": patch.superseded_by,
                 "processes": patch.processes,
             }
             for patch in patches
@@ -61,22 +62,53 @@ def check_targets(built: dict[str, Any], packages: Path, node: str) -> list[dict
         One {patch, module, sha256} a target.
 
     Raises:
-        UserError: a target that is missing or has other contents.
+        UserError: a target that is missing or has other contents, targets of different versions, or
+            software that has its own remedy.
     """
-    seen = []
-    for hook in built["hooks"]:
-        for target in hook["targets"]:
-            base = packages / Path(*target["module"].split("."))
-            # As the hooks' loader looks: a module's file, or a package's.
-            path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
-            found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no file"
-            if found != target["sha256"]:
-                raise UserError(
-                    f"the patch {hook['id']} was written for another {target['module']}",
-                    where=f"node {node}: {path}",
-                    expected=f"sha256 {target['sha256']}",
-                    found=found,
-                    remedy="see whether the patch is still needed; then update patches/series.yaml",
-                )
-            seen.append({"patch": hook["id"], "module": target["module"], "sha256": found})
+    return [
+        {"patch": hook["id"], "module": module, "sha256": found}
+        for hook in built["hooks"]
+        for module, found in _checked(hook, packages, node).items()
+    ]
+
+
+def _checked(hook: dict[str, Any], packages: Path, node: str) -> dict[str, str]:
+    """{module: its hash} of one hook's targets, if the hook is for what is installed."""
+    own = hook["superseded_by"]
+    if own and _source(own, packages).is_file():
+        raise UserError(
+            f"the patch {hook['id']} is not needed: this software has its own remedy, {own}",
+            where=f"node {node}: {_source(own, packages)}",
+            remedy="take the patch out of the recipe",
+        )
+    seen, versions = {}, []
+    for target in hook["targets"]:
+        path = _source(target["module"], packages)
+        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no file"
+        fits = {version for version, sha256 in target["sha256"].items() if sha256 == found}
+        if not fits:
+            raise UserError(
+                f"the patch {hook['id']} was written for another {target['module']}",
+                where=f"node {node}: {path}",
+                expected=" or ".join(f"sha256 {sha} ({of})" for of, sha in target["sha256"].items()),
+                found=found,
+                remedy="see whether the patch is still needed; then update patches/series.yaml",
+            )
+        seen[target["module"]] = found
+        versions.append(fits)
+    if not set.intersection(*versions):
+        of = zip(seen, map(sorted, versions), strict=True)
+        raise UserError(
+            f"the targets of the patch {hook['id']} are of different versions",
+            where=f"node {node}: {packages}",
+            expected="all of one version",
+            found="; ".join(f"{module}: {' or '.join(names)}" for module, names in of),
+            remedy="install the serving software anew",
+        )
     return seen
+
+
+def _source(module: str, packages: Path) -> Path:
+    """Where a module's source would be, found as the hooks' loader finds it."""
+    base = packages / Path(*module.split("."))
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
