@@ -71,5 +71,7 @@ lock:
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
 	done
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
-	    --no-annotate --no-header envs/serve-cpu/requirements.in --output-file envs/serve-cpu/lock.txt
+	@for name in serve-cpu serve-cpu-0.27.1; do \
+	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
+	done

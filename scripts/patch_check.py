@@ -45,9 +45,9 @@ def _look(patch: Patch, arguments: argparse.Namespace, overlay: Path) -> tuple[s
     """Status and detail. Diffs that apply stay in the overlay: the next may build on them."""
     packages = arguments.packages
     if patch.kind == "hook":
-        targets = [target.model_dump() for target in patch.targets]
+        hook = patch.model_dump(include={"id", "targets", "superseded_by"})
         try:
-            check_targets({"hooks": [{"id": patch.id, "targets": targets}]}, packages, "here")
+            check_targets({"hooks": [hook]}, packages, "here")
         except UserError as error:
             return "does not match", str(error)
         return "applies", ""

@@ -64,8 +64,14 @@ class Server:
     def set(self, code: str, sha256: str | None = None, module: str = "victim.part") -> None:
         """Make the one hook of the set this code, for a target with this hash (None: the right one)."""
         (self.folder / "hooks/serve_repro_hooks/fake.py").write_text(code, encoding="utf-8")
-        target = {"module": module, "sha256": sha256 or file_sha256(self.part)}
-        entry = {"id": "fake", "hook": "fake", "targets": [target], "processes": ["worker", "api"]}
+        target = {"module": module, "sha256": {"victim 1": sha256 or file_sha256(self.part)}}
+        entry = {
+            "id": "fake",
+            "hook": "fake",
+            "targets": [target],
+            "superseded_by": "victim.own_remedy",
+            "processes": ["worker", "api"],
+        }
         (self.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
 
     def run(self, process: str, patched: bool = True) -> subprocess.CompletedProcess[str]:
@@ -155,6 +161,31 @@ def test_a_target_with_another_source_is_not_even_imported(server: Server) -> No
     server.part.write_text("raise SystemError('imported')\n", encoding="utf-8")
     server.set(HOOK, "0" * 64)
     assert "imported" not in server.run("VllmWorker-0").stderr
+
+
+def test_a_hook_is_refused_where_the_software_has_its_own_remedy(server: Server) -> None:
+    (server.folder / "packages/victim/own_remedy.py").touch()
+    assert server.run("VllmWorker-0").returncode == EXIT_NOT_PATCHED
+    (line,) = server.attested()
+    assert line["reason"].startswith("RuntimeError: this software has its own remedy, victim.own_remedy")
+
+
+def test_targets_of_different_versions_are_refused(server: Server) -> None:
+    package, part = server.part.with_name("__init__.py"), server.part
+    entry = {
+        "id": "fake",
+        "superseded_by": None,
+        "targets": [
+            {"module": "victim", "sha256": {"a": file_sha256(package), "b": "0" * 64}},
+            {"module": "victim.part", "sha256": {"a": "0" * 64, "b": file_sha256(part)}},
+        ],
+        "hook": "fake",
+        "processes": ["worker"],
+    }
+    (server.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
+    assert server.run("VllmWorker-0").returncode == EXIT_NOT_PATCHED
+    (line,) = server.attested()
+    assert "the targets are of different versions: [['a'], ['b']]" in line["reason"]
 
 
 @pytest.mark.parametrize(

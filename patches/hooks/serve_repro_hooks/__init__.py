@@ -45,7 +45,7 @@ def register() -> None:
             "installed": False,
         }
         try:
-            line["targets"] = [_checked(target) for target in entry["targets"]]
+            line["targets"] = checked(entry)
             hook = importlib.import_module(f"serve_repro_hooks.{entry['hook']}")
             line["replaced"] = hook.install()
             line["installed"] = True
@@ -81,12 +81,36 @@ def source_of(module: str) -> Path:
     raise ImportError(f"{module} has no source file at {base}.py")
 
 
-def _checked(target: dict[str, str]) -> dict[str, str]:
-    """A target with the hash it has here; raises unless it is the expected one."""
-    found = hashlib.sha256(source_of(target["module"]).read_bytes()).hexdigest()
-    if found != target["sha256"]:
-        raise RuntimeError(f"{target['module']} has sha256 {found}, expected {target['sha256']}")
-    return {"module": target["module"], "sha256": found}
+def checked(entry: dict[str, Any]) -> list[dict[str, str]]:
+    """The targets of a hook with the hashes that they have here.
+
+    Raises:
+        RuntimeError: a target has another source than the hook was written for, the targets are of
+            different versions, or the software has its own remedy.
+        ImportError: a target is not installed.
+    """
+    own = entry["superseded_by"]
+    if own and _is_installed(own):
+        raise RuntimeError(f"this software has its own remedy, {own}: take the patch out of the recipe")
+    seen, versions = [], []
+    for target in entry["targets"]:
+        found = hashlib.sha256(source_of(target["module"]).read_bytes()).hexdigest()
+        fits = {version for version, sha256 in target["sha256"].items() if sha256 == found}
+        if not fits:
+            wanted = " or ".join(target["sha256"].values())
+            raise RuntimeError(f"{target['module']} has sha256 {found}, expected {wanted}")
+        seen.append({"module": target["module"], "sha256": found})
+        versions.append(fits)
+    if not set.intersection(*versions):
+        raise RuntimeError(f"the targets are of different versions: {[*map(sorted, versions)]}")
+    return seen
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return source_of(module).is_file()
+    except ImportError:
+        return False
 
 
 def _attest(line: dict[str, Any]) -> None:

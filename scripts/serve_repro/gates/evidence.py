@@ -13,6 +13,7 @@ from serve_repro.patches.attestation import read_attestations
 
 _WORLD = re.compile(r"rank (\d+) in world size (\d+) is assigned")
 _HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.* (\d+) (?:CPU blocks|disk slots)")
+_SCHEDULER_BLOCKS = re.compile(r"SimpleCPUOffloadScheduler: Allocating (\d+) ")
 _FAULT = re.compile(
     r"Memory access fault by GPU|GPU fault|HSA_STATUS_ERROR|Segmentation fault|Segfault encountered"
 )
@@ -30,6 +31,8 @@ class RankLog(NamedTuple):
     """(worker rank, world size) of every worker that said so."""
     host_blocks: list[int]
     """Blocks of host memory of each worker that said so, for KV offload."""
+    scheduler_blocks: int | None
+    """Blocks of host memory that the scheduler numbers; None: there is none here, or it is silent."""
     fault: str | None
     """The first line that tells of a fault, with its number."""
 
@@ -116,13 +119,16 @@ def read_log(path: Path) -> RankLog:
     number, stopping, fault = 0, False, None
     workers: set[tuple[int, int]] = set()
     host_blocks: list[int] = []
+    scheduler_blocks = None
     with path.open(encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, start=1):
             workers |= {(int(match[1]), int(match[2])) for match in _WORLD.finditer(line)}
             if match := _HOST_BLOCKS.search(line):
                 host_blocks.append(int(match[1]))
+            if match := _SCHEDULER_BLOCKS.search(line):
+                scheduler_blocks = int(match[1])
             stopping = stopping or _STOP in line
             dead = _DEAD_ENGINE in line and not stopping
             if fault is None and (dead or _FAULT.search(line)):
                 fault = f"line {number}: {line.strip()[:_LINE_CHARACTERS]}"
-    return RankLog(number, workers, host_blocks, fault)
+    return RankLog(number, workers, host_blocks, scheduler_blocks, fault)

@@ -18,12 +18,12 @@ HOOK_PACKAGE = "hooks/serve_repro_hooks"
 
 
 class Target(Strict):
-    """A module that a hook changes, and the source it was written for."""
+    """A module that a hook changes, and the sources it was written for."""
 
     module: str
     """Dotted name."""
-    sha256: Sha256
-    """Hash of the module's source file."""
+    sha256: dict[str, Sha256]
+    """Hash of the module's source file in each of the patch's versions."""
 
 
 class Patch(Strict):
@@ -44,7 +44,9 @@ class Patch(Strict):
     hook: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
     """hook: module in patches/hooks/serve_repro_hooks/."""
     targets: list[Target] = []
-    """hook: what it changes."""
+    """hook: what it changes; all of them must be of one version."""
+    superseded_by: str | None = None
+    """hook: a module whose presence shows that the software has its own remedy; then it is refused."""
     processes: list[Literal["worker", "engine", "api"]] = []
     """hook: which of vLLM's processes it is installed in; each of them must say that it is."""
     url: Annotated[str, Field(pattern=r"^https://")] | None = None
@@ -58,6 +60,12 @@ class Patch(Strict):
             raise ValueError(f"{self.id}: a hook needs 'hook', 'targets' and 'processes'")
         if self.kind != "hook" and (self.url is None or self.sha256 is None):
             raise ValueError(f"{self.id}: a {self.kind} needs 'url' and 'sha256'")
+        for target in self.targets:
+            if set(target.sha256) != set(self.versions):
+                raise ValueError(
+                    f"{self.id}: {target.module} needs one hash for each of the versions "
+                    f"{self.versions}, and has {[*target.sha256]}"
+                )
         return self
 
 
@@ -109,7 +117,7 @@ def content_sha256(patch: Patch, folder: Path) -> str:
         raise UserError(f"the hook {patch.id} has no module", where=str(module))
     parts = [file_sha256(module), file_sha256(package / "__init__.py")]
     targets = [target.model_dump() for target in patch.targets]
-    return digest([*parts, targets, patch.processes])
+    return digest([*parts, targets, patch.superseded_by, patch.processes])
 
 
 def set_id(patches: list[Patch], folder: Path) -> str:

@@ -130,6 +130,15 @@ class Compilation(Strict):
     """Captured batch sizes."""
 
 
+class KvLayout(Strict):
+    """The model's KV cache as each accelerator holds it: what host block counts follow from."""
+
+    tensor_block_bytes: Annotated[int, Field(ge=1)]
+    """Bytes of one block in one KV tensor (or one layer's pair of them)."""
+    tensors_by_stage: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    """KV tensors of each pipeline stage, first stage first."""
+
+
 class KvOffload(Strict):
     """KV cache offload to host memory. Give a share of DRAM, or bytes a rank, not both."""
 
@@ -143,6 +152,8 @@ class KvOffload(Strict):
     """Bytes of host memory for each GPU rank."""
     lazy: bool
     """Whether blocks are stored only on eviction."""
+    layout: KvLayout | None = None
+    """Cache layout, if known: each worker's block count must then be what follows from it."""
     blocks_may_differ: bool = False
     """Replay all the same if the scheduler numbers more blocks than a stage has; never valid then."""
 
@@ -346,6 +357,16 @@ class Recipe(Strict):
     """How it is loaded."""
     concurrencies: Annotated[list[int], Field(min_length=1)]
     """The points of the sweep: live session trees."""
+
+    @model_validator(mode="after")
+    def _layout_has_every_stage(self) -> Recipe:
+        layout, stages = self.kv_offload and self.kv_offload.layout, self.topology.pipeline_parallel
+        if layout and len(layout.tensors_by_stage) != stages:
+            raise ValueError(
+                f"kv_offload.layout.tensors_by_stage names {len(layout.tensors_by_stage)} stages, "
+                f"topology has {stages}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _concurrencies_are_a_set(self) -> Recipe:
