@@ -14,6 +14,7 @@ RESULTS = "results/tiny-cpu-tp1pp2"
 POINTS = {f"{RESULTS}/conc{level}/replay.json" for level in (1, 2, 4)}
 PLANS = {f"{RESULTS}/conc{level}/plan.json" for level in (1, 2, 4)}
 PLOTS = {f"results/plots/throughput_against_interactivity.{kind}" for kind in ("svg", "png")}
+PATCHES = {f"{RESULTS}/patches/{name}.json" for name in ("set", "overlay", "nodes/localhost")}
 SUMMARY = {"results/summary.csv", "results/verdict.csv", "results/report.html", *PLOTS}
 
 
@@ -112,8 +113,7 @@ def test_touched_files_with_the_same_bytes_rerun_nothing(checkout: Checkout) -> 
 
 def test_one_hook_makes_the_recipes_that_use_it_stale(checkout: Checkout) -> None:
     append(checkout.folder / "patches/hooks/serve_repro_hooks/cpu_pipeline_eager.py", "# a comment\n")
-    patches = {f"{RESULTS}/patches/set.json", f"{RESULTS}/patches/nodes/localhost.json"}
-    assert checkout.stale() == patches | POINTS | SUMMARY
+    assert checkout.stale() == PATCHES | POINTS | SUMMARY
 
 
 def test_a_hook_that_the_recipe_does_not_use_reruns_nothing(checkout: Checkout) -> None:

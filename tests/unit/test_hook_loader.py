@@ -72,6 +72,7 @@ class Server:
             "superseded_by": "victim.own_remedy",
             "processes": ["worker", "api"],
         }
+        (self.folder / "overlay.json").write_text('{"patches": []}', encoding="utf-8")
         (self.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
 
     def run(self, process: str, patched: bool = True) -> subprocess.CompletedProcess[str]:

@@ -166,12 +166,16 @@ def test_a_set_that_is_built_again_keeps_nothing_of_the_last_one(folder: Path, t
     assert not (tmp_path / "built/hooks/serve_repro_hooks/two.py").exists()
 
 
-def test_a_kind_that_cannot_be_built_is_refused_and_nothing_is_written(
-    folder: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=r"series\.yaml: my-diff: patches of kind diff cannot be built"):
-        build(patches(hook("one"), diff()), folder, tmp_path / "built")
-    assert not (tmp_path / "built").exists()
+def test_others_files_are_copied_and_stand_in_the_recipes_order(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.patch").write_text("theirs", encoding="utf-8")
+    chosen = patches(diff("second"), hook("one"), diff("first"))
+    fetched = dict.fromkeys(("first", "second"), tmp_path / "a.patch")
+    built = build(chosen, folder, tmp_path / "built", fetched)
+    assert [other["id"] for other in built["others"]] == ["second", "first"]
+    copy = tmp_path / "built" / built["others"][0]["file"]
+    assert copy.read_text(encoding="utf-8") == "theirs"
+    build(chosen[1:2], folder, tmp_path / "built")
+    assert not copy.exists()
 
 
 @pytest.fixture

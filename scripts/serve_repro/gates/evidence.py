@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, totals
 from serve_repro.client.server_metrics import labels_of, read_counters
 from serve_repro.documents import read_json
-from serve_repro.patches.attestation import read_attestations
+from serve_repro.patches.attestation import read_attestations, wanted
 
 _WORLD = re.compile(r"rank (\d+) in world size (\d+) is assigned")
 _HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.* (\d+) (?:CPU blocks|disk slots)")
@@ -51,7 +51,7 @@ class Serving(NamedTuple):
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
-    """The hooks of the patch set that the ranks were given."""
+    """{id, processes} of each patch that the ranks were given."""
 
 
 class Evidence(NamedTuple):
@@ -76,7 +76,7 @@ class Evidence(NamedTuple):
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
-    """The hooks of the patch set that the ranks were given."""
+    """{id, processes} of each patch that the ranks were given."""
 
 
 def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
@@ -109,7 +109,7 @@ def collect_serving(attempt: Path, ranks: int, patch_folder: Path, metrics: Path
         cache_info=labels_of(metrics, "vllm:cache_config_info"),
         model=read_json(attempt / "serving.json")["model"],
         logs=[read_log(folder / "server.log") for folder in folders],
-        hooks=read_json(patch_folder / "set.json")["hooks"],
+        hooks=wanted(patch_folder),
         attestations=[read_attestations(folder / "attestations.jsonl") for folder in folders],
     )
 

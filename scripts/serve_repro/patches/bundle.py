@@ -10,24 +10,25 @@ from typing import Any
 from serve_repro.documents import file_sha256, write_json
 from serve_repro.errors import UserError
 from serve_repro.image.inside import Source
-from serve_repro.patches.series import Patch, content_sha256, set_id
+from serve_repro.patches.series import Patch, content_sha256, set_id, what_it_does
 
 
-def build(patches: list[Patch], folder: Path, target: Path) -> dict[str, Any]:
-    """Copy the hooks into `target`/hooks and write `target`/set.json; returns the set.
+def build(
+    patches: list[Patch], folder: Path, target: Path, fetched: Mapping[str, Path] | None = None
+) -> dict[str, Any]:
+    """Copy hooks and others' files to `target`, and write `target`/set.json; returns the set.
 
     A running server reads the copy, so an edit of patches/ cannot reach a measurement under way.
 
-    Raises:
-        UserError: a kind of patch that cannot be built yet.
+    Args:
+        patches: the recipe's, in order.
+        folder: patches/.
+        target: where to build.
+        fetched: the file of each patch that has an address, by id.
     """
-    for patch in patches:
-        if patch.kind != "hook":
-            raise UserError(
-                f"patches of kind {patch.kind} cannot be built by this version, only hooks",
-                where=f"patches/series.yaml: {patch.id}",
-                remedy="choose a recipe whose patches are hooks, or wait for the next version",
-            )
+    hooks = [patch for patch in patches if patch.kind == "hook"]
+    versions = [patch for patch in patches if patch.kind == "version"]
+    others = [patch for patch in patches if patch.url is not None]
     built: dict[str, Any] = {
         "id": set_id(patches, folder),
         "patches": [
@@ -42,11 +43,17 @@ def build(patches: list[Patch], folder: Path, target: Path) -> dict[str, Any]:
                 "superseded_by": patch.superseded_by,
                 "processes": patch.processes,
             }
-            for patch in patches
+            for patch in hooks
         ],
+        "others": [{**what_it_does(patch), "file": f"sources/{patch.id}"} for patch in others],
+        "versions": [what_it_does(patch) for patch in versions],
     }
     shutil.rmtree(target / "hooks", ignore_errors=True)
     shutil.copytree(folder / "hooks", target / "hooks", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(target / "sources", ignore_errors=True)
+    for patch in others:
+        (target / "sources").mkdir(exist_ok=True)
+        shutil.copyfile((fetched or {})[patch.id], target / "sources" / patch.id)
     write_json(target / "set.json", built)
     return built
 

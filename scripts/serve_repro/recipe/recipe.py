@@ -218,6 +218,21 @@ class Serve(Strict):
         return self
 
 
+class TunedGemm(Strict):
+    """aiter's tuned GEMM table: the image's own rows, and over them those of the recipe's patches."""
+
+    gfx: str | None = None
+    """Keep this architecture's rows only, such as gfx950; null: keep those of every GPU."""
+    cu_num: Annotated[int, Field(ge=1)] | None = None
+    """And of these only the ones for so many compute units; stands and falls with gfx."""
+
+    @model_validator(mode="after")
+    def _one_gpu(self) -> TunedGemm:
+        if (self.gfx is None) != (self.cu_num is None):
+            raise ValueError("gfx and cu_num name one GPU together")
+        return self
+
+
 class Deadlines(Strict):
     """How long each stage may take, in seconds. Progress extends a stall, never the limit."""
 
@@ -351,6 +366,8 @@ class Recipe(Strict):
     """Speculative decoding; null: none."""
     patches: list[Name] = []
     """Ids of patches/series.yaml that this recipe needs, in order."""
+    tuned_gemm: TunedGemm | None = None
+    """aiter's table of tuned GEMMs with rows of the recipe's patches; null: the image's own."""
     deadlines: Deadlines
     """How long each stage may take."""
     replay: Replay
