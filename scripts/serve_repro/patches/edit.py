@@ -69,7 +69,7 @@ def edit(script: Path, entry: dict[str, Any], originals: Path, overlay: Path) ->
         _run(script, entry, work, packages)
         after = _hashes(packages)
         changed = {path for path in before | after if before.get(path) != after.get(path)}
-        _require_declared(changed, entry, str(script))
+        _require_declared(changed, set(after), entry, str(script))
         for path in entry["files"]:
             (overlay / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(packages / path, overlay / path)
@@ -144,7 +144,7 @@ def _run(script: Path, entry: dict[str, Any], work: Path, packages: Path) -> Non
         )
 
 
-def _require_declared(changed: set[str], entry: dict[str, Any], where: str) -> None:
+def _require_declared(changed: set[str], left: set[str], entry: dict[str, Any], where: str) -> None:
     declared = set(entry["files"])
     if changed - declared:
         raise UserError(
@@ -153,6 +153,13 @@ def _require_declared(changed: set[str], entry: dict[str, Any], where: str) -> N
             expected=f"only {', '.join(sorted(declared))}",
             found=", ".join(sorted(changed - declared)),
             remedy="read the script; then list them under files in patches/series.yaml",
+        )
+    if declared - left:
+        raise UserError(
+            f"the script of {entry['id']} removed files, and an overlay cannot",
+            where=where,
+            found=", ".join(sorted(declared - left)),
+            remedy="use an image that has the patch",
         )
     if declared - changed:
         raise UserError(

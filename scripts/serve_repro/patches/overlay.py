@@ -38,8 +38,8 @@ def needed_files(built: dict[str, Any], folder: Path) -> tuple[list[str], list[s
             paths += [part.path for part in files_of(text, other["id"]) if serves(part.path)]
         elif other["kind"] == "script":
             # A script finds a package by its __init__.py.
-            tops = {path.split("/")[0] for path in other["files"]}
-            paths += [*other["files"], *other.get("reads", []), *(f"{top}/__init__.py" for top in sorted(tops))]
+            own = [*other["files"], *other.get("reads", [])]
+            paths += [*own, *sorted({f"{path.split('/')[0]}/__init__.py" for path in own})]
         elif "table" in other:
             patterns += TABLES
         else:

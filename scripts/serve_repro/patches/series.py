@@ -36,7 +36,7 @@ class Patch(Strict):
     id: Name
     """What recipes call it."""
     kind: Literal["hook", "diff", "script", "data", "version"]
-    """hook: our own Python; diff, script, data: others' files by address; version: what must be there."""
+    """hook: our own Python; diff, script, data: others' files by address; version: what must be in."""
     why: str
     """The defect, in a sentence or two."""
     upstream: str | None
