@@ -122,6 +122,46 @@ def test_a_hook_is_installed_and_says_so(server: Server, process: str, kind: str
     }
 
 
+def claim(server: Server, **fields: Any) -> dict[str, Any]:
+    """Make the set one patch that lies over the image."""
+    entry = {"id": "laid", "processes": ["worker"], "files": [], "table": None, "version": None}
+    text = json.dumps({"patches": [entry | fields]})
+    (server.folder / "overlay.json").write_text(text, encoding="utf-8")
+    server.run("VllmWorker-0")
+    (line,) = [line for line in server.attested() if line["patch"] == "laid"]
+    return line
+
+
+def test_a_process_tells_of_the_patched_files_that_it_imports(server: Server) -> None:
+    file = {"path": "victim/part.py", "sha256": file_sha256(server.part)}
+    line = claim(server, files=[file], version={"distribution": "serve-repro-hooks", "version": "1"})
+    assert line["installed"]
+    assert line["targets"] == [file, {"distribution": "serve-repro-hooks", "version": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"files": [{"path": "victim/part.py", "sha256": "0" * 64}]}, "part.py has sha256"),
+        ({"files": [{"path": "victim/new.py", "sha256": "0" * 64}]}, "there is no file .*new.py"),
+        ({"files": [{"path": "stranger/a.py", "sha256": "0" * 64}]}, "stranger is not installed"),
+        ({"table": {"variable": "NOT_SET", "sha256": "0" * 64}}, "there is no file"),
+        (
+            {"version": {"distribution": "serve-repro-hooks", "version": "2"}},
+            "serve-repro-hooks has version 1, expected 2",
+        ),
+    ],
+)
+def test_a_process_that_imports_something_else_ends_and_says_why(
+    server: Server, fields: dict[str, Any], reason: str
+) -> None:
+    line = claim(server, **fields)
+    assert not line["installed"]
+    assert re.search(reason, line["reason"])
+    # It ended there: the hook behind it was not installed any more.
+    assert [entry["patch"] for entry in server.attested()] == ["laid"]
+
+
 def test_a_process_of_another_kind_stays_as_it_is(server: Server) -> None:
     run = server.run("EngineCore_DP0")
     assert run.stdout == "plain []\n"
