@@ -30,6 +30,10 @@ exec '{python}' "$@"
 """
 
 
+class NothingToDo(UserError):
+    """A script that left every one of its files as it was."""
+
+
 def edit(script: Path, entry: dict[str, Any], originals: Path, overlay: Path) -> list[Change]:
     """Run a script on copies of the files that it declares; what it makes of them goes to `overlay`.
 
@@ -162,7 +166,8 @@ def _require_declared(changed: set[str], left: set[str], entry: dict[str, Any], 
             remedy="use an image that has the patch",
         )
     if declared - changed:
-        raise UserError(
+        error = UserError if changed else NothingToDo
+        raise error(
             f"the script of {entry['id']} left files unchanged that it is there to change",
             where=where,
             found=", ".join(sorted(declared - changed)),
