@@ -8,10 +8,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from serve_repro.image.registry import resolve
+from serve_repro.image.resolved import Image as Resolved
+from serve_repro.image.resolved import read_image
 from tests.registry.server import Registry
 
 from . import apptainer_package
@@ -153,3 +156,13 @@ def nodes(request: pytest.FixtureRequest) -> list[Node]:
     """Two nodes of each kind, one kind after the other."""
     found: list[Node] = request.getfixturevalue(f"{request.param}_nodes")
     return found
+
+
+def site_of(node: Node) -> dict[str, Any]:
+    """What a site file would say of a node's engine."""
+    return {"runtime": node.runtime, "command": node.command, "images": str(node.images)}
+
+
+def resolved(image: Image) -> Resolved:
+    """What resolve_image finds for an image's tag."""
+    return read_image({"image": image.name, **resolve(image.reference, image.name, None, waits=())})

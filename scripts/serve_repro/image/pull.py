@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from serve_repro.errors import UserError
 from serve_repro.image.call import CallFailed
-from serve_repro.image.causes import retry_after_s
+from serve_repro.image.causes import LOGIN, retry_after_s
 from serve_repro.image.engine import Engine
 from serve_repro.image.resolved import Image
 
@@ -116,13 +116,14 @@ def _require_space(engine: Engine, image: Image, where: str) -> None:
 def _told(error: CallFailed, engine: Engine, where: str) -> UserError:
     """What a person is told when the last try has failed."""
     cause = error.cause
-    login = cause is not None and "login" in cause.problem
-    return UserError(
-        cause.problem if cause else "the engine cannot pull the image",
-        where=where,
-        found=error.said,
-        remedy=engine.credentials if login or cause is None else cause.remedy,
-    )
+    if cause is None:
+        # enroot says nothing at all where a login is wanted.
+        remedy = f"see what the engine said; if the registry wants a login: {engine.credentials}"
+        return UserError(
+            "the engine cannot pull the image", where=where, found=error.said, remedy=remedy
+        )
+    remedy = engine.credentials if cause is LOGIN else cause.remedy
+    return UserError(cause.problem, where=where, found=error.said, remedy=remedy)
 
 
 @contextmanager
