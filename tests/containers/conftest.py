@@ -19,7 +19,7 @@ from tests.registry.server import Registry
 
 from . import apptainer_package
 from .base_image import base_layer
-from .nodes import Node, apptainer_node, docker_node, podman_node
+from .nodes import Node, apptainer_node, docker_node, enroot_node, podman_node
 from .oci_layout import Digests, Layer, layer, write_layout
 from .required import require
 
@@ -151,7 +151,23 @@ def apptainer_nodes(short: Path, apptainer: Path) -> Iterator[list[Node]]:
         ]
 
 
-@pytest.fixture(params=["docker", "podman", "apptainer"])
+@pytest.fixture(scope="session")
+def enroot() -> Path:
+    """enroot's program: this machine's."""
+    found = shutil.which("enroot")
+    if found is None:
+        pytest.skip("no enroot: not installed, and Debian has no package of it")
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def enroot_nodes(short: Path, enroot: Path) -> Iterator[list[Node]]:
+    """Two nodes with enroot's image files each."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(enroot_node(f"node{i}", short / f"e{i}", enroot)) for i in (1, 2)]
+
+
+@pytest.fixture(params=["docker", "podman", "apptainer", "enroot"])
 def nodes(request: pytest.FixtureRequest) -> list[Node]:
     """Two nodes of each kind, one kind after the other."""
     found: list[Node] = request.getfixturevalue(f"{request.param}_nodes")

@@ -162,6 +162,18 @@ def apptainer_node(name: str, folder: Path, program: Path) -> Iterator[Node]:
 
 
 @contextmanager
+def enroot_node(name: str, folder: Path, program: Path) -> Iterator[Node]:
+    """A node with enroot's settings, data and image files of its own; an import names its own cache."""
+    environment = {
+        f"ENROOT_{part.upper()}_PATH": str(folder / part) for part in ("config", "data", "runtime")
+    }
+    for part in ("config", "data", "runtime", "images"):
+        (folder / part).mkdir(parents=True)
+    yield Node(name, "enroot", _with(environment, str(program)), folder, environment)
+    unmount_below(folder)
+
+
+@contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A file system of a few bytes, as `mount` writes them (30m)."""
     folder.mkdir()

@@ -161,7 +161,8 @@ def kill_in_the_middle(registry: Registry, proxy: FaultProxy, again: bool) -> th
     """End the registry for good, or for a second, once a third of the layer has passed."""
 
     def act() -> None:
-        while proxy.body_bytes < LONG / 3:
+        until = time.monotonic() + 60  # a pull that fails before that has its own message
+        while proxy.body_bytes < LONG / 3 and time.monotonic() < until:
             time.sleep(0.02)
         registry.process.kill()
         registry.process.wait()
