@@ -38,7 +38,9 @@ def program(cache: Path) -> Path:
         part.rename(cache)
         # The C library's place is written into the programs, so only where they stay.
         _relink(cache)
-    subprocess.run([str(place), "version"], check=True, capture_output=True, timeout=60)
+    # It makes a folder in the home of whoever calls it.
+    home = os.environ | {"HOME": str(cache)}
+    subprocess.run([str(place), "version"], check=True, capture_output=True, timeout=60, env=home)
     return place
 
 

@@ -8,15 +8,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from serve_repro.image.registry import resolve
+from serve_repro.image.resolved import Image as Resolved
+from serve_repro.image.resolved import read_image
 from tests.registry.server import Registry
 
 from . import apptainer_package
 from .base_image import base_layer
-from .nodes import Node, apptainer_node, docker_node, podman_node
+from .nodes import Node, apptainer_node, docker_node, enroot_node, podman_node
 from .oci_layout import Digests, Layer, layer, write_layout
 from .required import require
 
@@ -148,8 +151,34 @@ def apptainer_nodes(short: Path, apptainer: Path) -> Iterator[list[Node]]:
         ]
 
 
-@pytest.fixture(params=["docker", "podman", "apptainer"])
+@pytest.fixture(scope="session")
+def enroot() -> Path:
+    """enroot's program: this machine's."""
+    found = shutil.which("enroot")
+    if found is None:
+        pytest.skip("no enroot: not installed, and Debian has no package of it")
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def enroot_nodes(short: Path, enroot: Path) -> Iterator[list[Node]]:
+    """Two nodes with enroot's image files each."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(enroot_node(f"node{i}", short / f"e{i}", enroot)) for i in (1, 2)]
+
+
+@pytest.fixture(params=["docker", "podman", "apptainer", "enroot"])
 def nodes(request: pytest.FixtureRequest) -> list[Node]:
     """Two nodes of each kind, one kind after the other."""
     found: list[Node] = request.getfixturevalue(f"{request.param}_nodes")
     return found
+
+
+def site_of(node: Node) -> dict[str, Any]:
+    """What a site file would say of a node's engine."""
+    return {"runtime": node.runtime, "command": node.command, "images": str(node.images)}
+
+
+def resolved(image: Image) -> Resolved:
+    """What resolve_image finds for an image's tag."""
+    return read_image({"image": image.name, **resolve(image.reference, image.name, None, waits=())})

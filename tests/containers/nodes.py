@@ -6,6 +6,7 @@ machine's own stores, network or services.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -81,7 +82,9 @@ def docker_node(name: str, folder: Path, driver: str = "overlay2") -> Iterator[N
     folder.mkdir(parents=True)
     settings = folder / "config"
     settings.mkdir()
-    (settings / "daemon.json").write_text('{"insecure-registries": ["127.0.0.0/8"]}', encoding="utf-8")
+    # It tries five times by itself, longer and longer apart: too long for a test.
+    told = {"insecure-registries": ["127.0.0.0/8"], "max-download-attempts": 1}
+    (settings / "daemon.json").write_text(json.dumps(told), encoding="utf-8")
     socket = f"unix://{folder}/d.sock"
     words = ["dockerd", "--config-file", str(settings / "daemon.json"), "-H", socket, *DOCKERD]
     words += ["--data-root", str(folder / "data"), "--exec-root", str(folder / "exec")]
@@ -145,19 +148,41 @@ def podman_node(name: str, folder: Path) -> Iterator[Node]:
 
 @contextmanager
 def apptainer_node(name: str, folder: Path, program: Path) -> Iterator[Node]:
-    """A node with apptainer's cache and image files of its own."""
+    """A node with apptainer's settings and image files of its own; a pull names its own cache."""
     environment = {
-        "APPTAINER_CACHEDIR": str(folder / "cache"),
-        "APPTAINER_TMPDIR": str(folder / "tmp"),
         "APPTAINER_CONFIGDIR": str(folder / "config"),
         "APPTAINER_NOHTTPS": "1",
         # A machine without this capability cannot hand it on, and apptainer's root exec tries to.
         "APPTAINER_DROP_CAPS": "CAP_SYS_RESOURCE",
     }
-    for part in ("cache", "tmp", "config", "images"):
+    for part in ("config", "images"):
         (folder / part).mkdir(parents=True)
     yield Node(name, "apptainer", _with(environment, str(program)), folder, environment)
     unmount_below(folder)
+
+
+@contextmanager
+def enroot_node(name: str, folder: Path, program: Path) -> Iterator[Node]:
+    """A node with enroot's settings, data and image files of its own; an import names its own cache."""
+    environment = {
+        f"ENROOT_{part.upper()}_PATH": str(folder / part) for part in ("config", "data", "runtime")
+    }
+    for part in ("config", "data", "runtime", "images"):
+        (folder / part).mkdir(parents=True)
+    yield Node(name, "enroot", _with(environment, str(program)), folder, environment)
+    unmount_below(folder)
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of a few bytes, as `mount` writes them (30m)."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+        folder.rmdir()
 
 
 def _with(environment: dict[str, str], program: str) -> list[str]:

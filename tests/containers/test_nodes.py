@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Image
-from .nodes import Node
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -34,14 +33,3 @@ def test_two_nodes_have_stores_of_their_own(
     assert said.split() == ["bash", "1"]
     first.run("image", "rm", "--force", image.config.removeprefix("sha256:"))
     assert not first.run("image", "ls", "--quiet").strip()
-
-
-def test_apptainer_runs_the_image(apptainer_nodes: list[Node], image: Image) -> None:
-    node = apptainer_nodes[0]
-    target = node.images / "x.sif"
-    node.run("--quiet", "pull", str(target), f"docker://{image.pinned}", timeout=120)
-    said = node.run(
-        "--quiet", "exec", str(target), "python3", "-c", "import os; print(os.environ['IN_IMAGE'])"
-    )
-    assert said.strip() == "1"
-    target.unlink()

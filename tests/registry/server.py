@@ -84,6 +84,8 @@ class Registry:
         """Push an OCI layout's image `image`; returns the digest that the tag has now."""
         target = f"docker://{self.address}/{name}:{tag}"
         copy = ["skopeo", "--insecure-policy", "copy", "--all", "--quiet", "--dest-tls-verify=false"]
+        # enroot asks first without saying that it takes OCI lists, and this registry then hides them.
+        copy += ["--format", "v2s2"]
         subprocess.run([*copy, f"oci:{layout}:image", target], check=True, timeout=60)
         raw = subprocess.run(
             ["skopeo", "inspect", "--raw", "--tls-verify=false", target],

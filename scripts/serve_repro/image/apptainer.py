@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
+from serve_repro.documents import file_sha256
 from serve_repro.image.call import call
 from serve_repro.image.files import ImageFiles
 from serve_repro.image.reference import by_digest, is_loopback
@@ -37,6 +39,10 @@ class Apptainer:
         """What a run names."""
         return str(self.files.path(image))
 
+    def removal(self, image: Image) -> str:
+        """What a person does to take the image off this node."""
+        return f"rm {shlex.quote(self.target(image))}"
+
     def present(self, image: Image) -> str | None:
         """The configuration's digest that the node's file was made from; None: there is none."""
         return self.files.present(image)
@@ -44,7 +50,7 @@ class Apptainer:
     def fetch(self, image: Image, timeout: float) -> None:
         """Pull once. What travels goes into a cache of this image alone, where it can be looked at."""
 
-        def pull(work: Path, part: Path) -> None:
+        def pull(work: Path, part: Path) -> set[str]:
             cache, scratch = work / "cache", work / "tmp"
             scratch.mkdir(exist_ok=True)
             plain = ["--no-https"] if is_loopback(image.name) else []
@@ -54,6 +60,7 @@ class Apptainer:
                 env={"APPTAINER_CACHEDIR": str(cache), "APPTAINER_TMPDIR": str(scratch)},
                 timeout=timeout,
             )
+            return {f"sha256:{file_sha256(path)}" for path in cache.glob("cache/blob/blobs/sha256/*")}
 
         self.files.make(image, pull)
 

@@ -16,6 +16,21 @@ class Cause(NamedTuple):
     """Whether trying again may help."""
 
 
+LOGIN = Cause(
+    (
+        "unauthorized",
+        "authentication required",
+        "no basic auth credentials",
+        "denied",
+        "status: 401",
+        "status: 403",
+    ),
+    "the registry wants a login, or there is no such repository",
+    "skopeo login <registry>, as the user who runs this; or compare the reference",
+    transient=False,
+)
+"""Each engine looks for a login in places of its own."""
+
 # The first that fits counts: a registry that asks one to wait may also say "denied", and what is
 # wrong with this node or these bytes comes before what may be wrong with the way.
 CAUSES = (
@@ -29,6 +44,7 @@ CAUSES = (
         (
             "digest did not match",
             "verification failed",
+            "verifying sha256 checksum",
             "does not match digest",
             "digest mismatch",
             "unexpected commit digest",
@@ -49,19 +65,7 @@ CAUSES = (
         "compare the recipe's image.reference with the registry; nightly tags are removed after a while",
         transient=False,
     ),
-    Cause(
-        (
-            "unauthorized",
-            "authentication required",
-            "no basic auth credentials",
-            "denied",
-            "status: 401",
-            "status: 403",
-        ),
-        "the registry wants a login, or there is no such repository",
-        "skopeo login <registry>, as the user who runs this; or compare the reference",
-        transient=False,
-    ),
+    LOGIN,
     Cause(
         (
             "connection refused",

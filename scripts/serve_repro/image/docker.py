@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ class Docker:
     def target(self, image: Image) -> str:
         """What a run names."""
         return by_digest(image.name, image.digest)
+
+    def removal(self, image: Image) -> str:
+        """What a person does to take the image off this node."""
+        return shlex.join([*self.command, "image", "rm", self.target(image)])
 
     def present(self, image: Image) -> str | None:
         """The configuration's digest of what lies here under the image's digest; None: nothing."""

@@ -33,6 +33,9 @@ class Engine(Protocol):
     def target(self, image: Image) -> str:
         """What a run names: name@digest, or a file."""
 
+    def removal(self, image: Image) -> str:
+        """What a person does to take the image off this node."""
+
     def present(self, image: Image) -> str | None:
         """The configuration's digest of what lies here for this image; None: nothing. No network."""
 

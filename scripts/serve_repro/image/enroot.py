@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from serve_repro.image.call import call
@@ -37,6 +38,10 @@ class Enroot:
         """What a run names."""
         return str(self.files.path(image))
 
+    def removal(self, image: Image) -> str:
+        """What a person does to take the image off this node."""
+        return f"rm {shlex.quote(self.target(image))}"
+
     def present(self, image: Image) -> str | None:
         """The configuration's digest that the node's file was made from; None: there is none."""
         return self.files.present(image)
@@ -44,12 +49,13 @@ class Enroot:
     def fetch(self, image: Image, timeout: float) -> None:
         """Import once, with a cache of this image alone.
 
-        enroot does not compare a manifest with the digest that it asked for, so the layers in that
-        cache are what proves the image: with a shared one, a swapped manifest would pass.
+        enroot (4.1) compares each blob with its digest, and not a manifest with the digest that it
+        asked for. So what came into that cache proves the image; in a shared one, a swapped manifest
+        whose layers were already there would pass.
         """
 
-        def pull(work: Path, part: Path) -> None:
-            scratch = work / "tmp"
+        def pull(work: Path, part: Path) -> set[str]:
+            cache, scratch = work / "cache", work / "tmp"
             scratch.mkdir(exist_ok=True)
             plain = {"ENROOT_ALLOW_HTTP": "y"} if is_loopback(image.name) else {}
             address = enroot_address(image.name, image.digest)
@@ -62,6 +68,8 @@ class Enroot:
                 },
                 timeout=timeout,
             )
+            # Each blob lies there, packed anew, under the digest that it had as it came.
+            return {f"sha256:{path.name}" for path in cache.iterdir() if path.is_file()}
 
         self.files.make(image, pull)
 

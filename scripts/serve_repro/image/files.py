@@ -50,12 +50,13 @@ class ImageFiles:
             write_json(record, known | {"status": _status(path)})
         return str(known["config"])
 
-    def make(self, image: Image, fetch: Callable[[Path, Path], None]) -> None:
+    def make(self, image: Image, fetch: Callable[[Path, Path], set[str]]) -> None:
         """Fetch and make an image's file.
 
         Args:
             image: what is wanted.
-            fetch: (work, part) makes the file `part`, and keeps what came from the registry in `work`.
+            fetch: (work, part) makes the file `part`, keeps what came from the registry in `work`, and
+                returns the digests of the blobs that came, each with its own bytes.
 
         Raises:
             CallFailed: what `fetch` raises. Parts that came whole are kept for the next try.
@@ -66,8 +67,7 @@ class ImageFiles:
         part.unlink(missing_ok=True)
         work.mkdir(parents=True, exist_ok=True)
         try:
-            fetch(work, part)
-            _check_parts(work, image)
+            _check_parts(fetch(work, part), image)
         except CallFailed as error:
             part.unlink(missing_ok=True)
             if error.cause is None or not error.cause.transient:
@@ -94,17 +94,14 @@ def _status(path: Path) -> dict[str, Any]:
     return {"bytes": found.st_size, "mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
 
 
-def _check_parts(work: Path, image: Image) -> None:
-    """Every layer of the image came, with its own bytes."""
-    for digest in image.layers:
-        name = digest.removeprefix("sha256:")
-        # Several runtimes keep a part under its digest, each in a folder of its own.
-        found = [f"sha256:{file_sha256(path)}" for path in work.rglob(name) if path.is_file()]
-        if not found or set(found) != {digest}:
-            raise UserError(
-                "what was fetched is not the resolved image",
-                where=image.pinned,
-                expected=f"a layer {digest}",
-                found=found or "no such layer",
-                remedy="look at the registry or mirror that answers here; nothing was kept",
-            )
+def _check_parts(parts: set[str], image: Image) -> None:
+    """The configuration and every layer came: the configuration names what the layers unpack to."""
+    missing = [digest for digest in (image.config, *image.layers) if digest not in parts]
+    if missing:
+        raise UserError(
+            "what was fetched is not the resolved image",
+            where=image.pinned,
+            expected=missing,
+            found=sorted(parts) or "nothing",
+            remedy="look at the registry or mirror that answers here; nothing was kept",
+        )

@@ -26,6 +26,10 @@ class Process:
         """What a run names: the environment's interpreter."""
         return str(_python(image))
 
+    def removal(self, image: Image) -> str:
+        """What a person does to take it off this node: the next run builds it again."""
+        return f"rm -r {environment.ROOT / _name(image)}"
+
     def present(self, image: Image) -> str | None:
         """The digest of what is installed here."""
         name = _name(image)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from serve_repro.errors import UserError
 from serve_repro.image.call import CallFailed
-from serve_repro.image.causes import retry_after_s
+from serve_repro.image.causes import LOGIN, retry_after_s
 from serve_repro.image.engine import Engine
 from serve_repro.image.resolved import Image
 
@@ -68,9 +68,9 @@ def have(engine: Engine, image: Image, node: str, waits: Sequence[float] = WAITS
         raise UserError(
             "what this node has under that digest is not what was resolved",
             where=where,
-            expected=f"configuration {image.config}",
+            expected=image.config,
             found=found or "nothing, although the engine said that it was pulled",
-            remedy=f"remove {engine.target(image)} from this node, and resolve again (-R resolve_image)",
+            remedy=f"on this node: {engine.removal(image)}; then run again",
         )
     return Outcome(tries, time.monotonic() - began)
 
@@ -116,13 +116,14 @@ def _require_space(engine: Engine, image: Image, where: str) -> None:
 def _told(error: CallFailed, engine: Engine, where: str) -> UserError:
     """What a person is told when the last try has failed."""
     cause = error.cause
-    login = cause is not None and "login" in cause.problem
-    return UserError(
-        cause.problem if cause else "the engine cannot pull the image",
-        where=where,
-        found=error.said,
-        remedy=engine.credentials if login or cause is None else cause.remedy,
-    )
+    if cause is None:
+        # enroot says nothing at all where a login is wanted.
+        remedy = f"see what the engine said; if the registry wants a login: {engine.credentials}"
+        return UserError(
+            "the engine cannot pull the image", where=where, found=error.said, remedy=remedy
+        )
+    remedy = engine.credentials if cause is LOGIN else cause.remedy
+    return UserError(cause.problem, where=where, found=error.said, remedy=remedy)
 
 
 @contextmanager
@@ -130,13 +131,26 @@ def _alone(node: str, image: Image) -> Iterator[None]:
     """Hold this node's lock for this image; it falls with the process, however that ends."""
     name = f"serve-repro-{os.getuid()}-{node}-{image.digest.removeprefix('sha256:')[:16]}.lock"
     path = Path(tempfile.gettempdir()) / name
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = _lock(path, image)
     try:
+        yield
+    finally:
+        path.unlink()
+        os.close(handle)
+
+
+def _lock(path: Path, image: Image) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             LOGGER.info("another process has %s under way on this node: waiting for it", image.pinned)
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
+        # Whoever held it has taken the file away: a newcomer would lock another one.
+        try:
+            if path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
         os.close(handle)
