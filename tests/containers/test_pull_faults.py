@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -157,41 +156,43 @@ def own_registry(short: Path) -> Iterator[tuple[Registry, FaultProxy, Resolved]]
         )
 
 
-def kill_in_the_middle(registry: Registry, proxy: FaultProxy, again: bool) -> threading.Thread:
+@contextmanager
+def killed_in_the_middle(registry: Registry, proxy: FaultProxy, again: bool) -> Iterator[None]:
     """End the registry for good, or for a second, once a third of the layer has passed."""
+    over = threading.Event()
 
     def act() -> None:
-        until = time.monotonic() + 60  # a pull that fails before that has its own message
-        while proxy.body_bytes < LONG / 3 and time.monotonic() < until:
-            time.sleep(0.02)
+        while proxy.body_bytes < LONG / 3 and not over.wait(0.02):
+            pass
         registry.process.kill()
         registry.process.wait()
         proxy.fault = None
-        if again:
-            time.sleep(1)
+        if again and not over.wait(1):
             registry.start()
 
     thread = threading.Thread(target=act)
     thread.start()
-    return thread
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_a_registry_killed_in_the_middle_for_good(engine: Engine, node: Node, short: Path) -> None:
     with own_registry(short) as (registry, proxy, image):
-        killer = kill_in_the_middle(registry, proxy, again=False)
-        with pytest.raises(UserError, match="the registry cannot be reached"):
+        with (
+            killed_in_the_middle(registry, proxy, again=False),
+            pytest.raises(UserError, match="the registry cannot be reached"),
+        ):
             have(engine, image, "n2", waits=(0.1,))
-        killer.join()
         nothing_half(engine, image, node)
 
 
-def test_a_registry_killed_in_the_middle_that_comes_back(
-    engine: Engine, node: Node, short: Path
-) -> None:
+def test_a_registry_killed_in_the_middle_that_comes_back(engine: Engine, short: Path) -> None:
     with own_registry(short) as (registry, proxy, image):
-        killer = kill_in_the_middle(registry, proxy, again=True)
-        assert have(engine, image, "n2", waits=(1, 1, 1, 1)).tries >= 1
-        killer.join()
+        with killed_in_the_middle(registry, proxy, again=True):
+            assert have(engine, image, "n2", waits=(1, 1, 1, 1)).tries >= 1
         assert engine.present(image) == image.config
 
 
