@@ -25,7 +25,8 @@ SUMMARY = {
     "results/plots/throughput_against_interactivity.svg",
     "results/plots/throughput_against_interactivity.png",
 }
-FOLLOWS = {RECEIPT, PATCHES} | POINTS | SUMMARY
+OVERLAY = {f"{RESULTS}/patches/{name}.json" for name in ("originals", "overlay")}
+FOLLOWS = {RECEIPT, PATCHES} | OVERLAY | POINTS | SUMMARY
 PIN = f"sha256:{'a' * 64}"
 
 
