@@ -2,6 +2,7 @@
 
 OUTPUT  results/<recipe>/image/image.json          reference and digest
         results/<recipe>/image/nodes/<node>.json   receipt: this node has exactly this image
+        results/<recipe>/image/nodes/<node>.history.jsonl   when, with which engine, after how many tries
 """
 
 
@@ -54,11 +55,15 @@ rule pull_image:
         slurm_extra=for_step("slurm_extra"),
         slurm_partition=for_step("slurm_partition"),
         tasks=for_step("tasks"),
+    params:
+        engine=json.dumps(SWEEP.engine()),
     shell:
         r"""
         python scripts/pull_image.py \
             --image {input.image:q} \
+            --engine {params.engine:q} \
             --node {wildcards.node} \
+            --history results/{wildcards.recipe}/image/nodes/{wildcards.node}.history.jsonl \
             --output {output:q} \
             --log {log:q}
         """

@@ -46,11 +46,14 @@ rule check_patches:
         slurm_extra=for_step("slurm_extra"),
         slurm_partition=for_step("slurm_partition"),
         tasks=for_step("tasks"),
+    params:
+        engine=json.dumps(SWEEP.engine()),
     shell:
         r"""
         python scripts/check_patches.py \
             --patch-set {input.patch_set:q} \
             --image {input.image:q} \
+            --engine {params.engine:q} \
             --node {wildcards.node} \
             --output {output:q} \
             --log {log:q}

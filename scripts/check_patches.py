@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from serve_repro import program
 from serve_repro.documents import read_json, write_json
-from serve_repro.image import environment
+from serve_repro.image.engine import engine_of
+from serve_repro.image.inside import sources
+from serve_repro.image.resolved import read_image
 from serve_repro.node import require_here
-from serve_repro.patches.bundle import check_targets
+from serve_repro.patches.bundle import compare_targets, target_modules
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Patch set + the node's image -> receipt of this node."""
     require_here(arguments.node)
-    built, image = read_json(arguments.patch_set), read_json(arguments.image)
-    name = image["image"].removeprefix("envs/")
-    packages = Path(environment.inspect(environment.python_of(name))["packages"])
-    targets = check_targets(built, packages, arguments.node)
+    built, image = read_json(arguments.patch_set), read_image(read_json(arguments.image))
+    engine = engine_of(arguments.engine)
+    found = sources(engine, image, target_modules(built), arguments.node)
+    targets = compare_targets(built, found, arguments.node)
     write_json(
         arguments.output,
         {"node": arguments.node, "digest": f"sha256:{built['id']}", "targets": targets},
@@ -30,6 +33,7 @@ if __name__ == "__main__":
     parser = program.parser(__doc__)
     parser.add_argument("--patch-set", type=Path, required=True, help="set.json")
     parser.add_argument("--image", type=Path, required=True, help="the node's image receipt")
+    parser.add_argument("--engine", type=json.loads, required=True, help="JSON: the site's engine")
     parser.add_argument("--node", required=True, help="this node's name")
     parser.add_argument("--output", type=Path, required=True, help="the node's receipt")
     program.run(main, parser.parse_args())

@@ -115,6 +115,15 @@ class Sweep:
         """The digest that the tag must have; empty if any will do, or there is no tag."""
         return (self.recipes[recipe].image.digest or "") if self._has_containers() else ""
 
+    def engine(self) -> dict[str, Any]:
+        """What holds images at this site: its runtime, that one's words, its folder for image files."""
+        container = self.site.container if self._has_containers() else None
+        return {
+            "runtime": self.site.runtime,
+            "command": container.command if container else [],
+            "images": container.images if container else None,
+        }
+
     def nodes(self, recipe: str) -> list[str]:
         """The nodes that a recipe may serve on: each needs its proofs."""
         return next(plan.nodes for (name, _), plan in self.plans.items() if name == recipe)

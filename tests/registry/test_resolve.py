@@ -12,7 +12,7 @@ import pytest
 from serve_repro.errors import UserError
 from serve_repro.image.registry import resolve
 
-from .conftest import Registry
+from .server import Registry
 
 PROGRAM = Path(__file__).parents[2] / "scripts/resolve_image.py"
 

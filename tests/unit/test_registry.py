@@ -13,6 +13,7 @@ import pytest
 from serve_repro.documents import read_yaml
 from serve_repro.errors import UserError
 from serve_repro.image import registry
+from serve_repro.image.reference import is_loopback
 from serve_repro.sweep import Sweep
 
 DOCKER = "application/vnd.docker.distribution.manifest."
@@ -111,7 +112,7 @@ def test_an_answer_that_is_no_manifest_is_an_error(raw: bytes) -> None:
     ],
 )
 def test_only_a_registry_on_this_machine_may_do_without_tls(reference: str, loopback: bool) -> None:
-    assert registry.is_loopback(reference) is loopback
+    assert is_loopback(reference) is loopback
 
 
 class Skopeo:

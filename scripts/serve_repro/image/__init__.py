@@ -1,1 +1,1 @@
-"""The software that serves: today pinned Python environments, resolved and hashed."""
+"""The software that serves: container images and pinned environments, resolved, had and proven."""

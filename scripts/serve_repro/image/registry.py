@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from serve_repro.errors import UserError
+from serve_repro.image.causes import cause_of, last_words, scrub
+from serve_repro.image.reference import is_loopback
 
 PLATFORM = ("linux", "amd64")
 """The only platform that recipes are measured on."""
@@ -41,56 +43,6 @@ class Contents(NamedTuple):
     """Digest of the configuration: Docker's image Id."""
     layers: list[dict[str, Any]]
     """{digest, bytes} of each layer, compressed, lowest first."""
-
-
-class _Cause(NamedTuple):
-    """A kind of failure, told by skopeo's words."""
-
-    signs: tuple[str, ...]
-    problem: str
-    remedy: str
-    transient: bool
-
-
-# The first that fits counts: a registry that asks one to wait may also say "denied".
-_CAUSES = (
-    _Cause(
-        ("toomanyrequests", "too many requests", "status: 429"),
-        "the registry asks to wait: too many requests",
-        "wait, or log in: logged-in users may ask more often",
-        transient=True,
-    ),
-    _Cause(
-        ("manifest unknown", "name unknown", "repository name not known"),
-        "the registry has no such image or tag",
-        "compare the recipe's image.reference with the registry; nightly tags are removed after a while",
-        transient=False,
-    ),
-    _Cause(
-        ("unauthorized", "authentication required", "denied", "status: 401", "status: 403"),
-        "the registry wants a login, or there is no such repository",
-        "skopeo login <registry>, as the user who runs this; or compare the reference",
-        transient=False,
-    ),
-    _Cause(
-        (
-            "connection refused",
-            "connection reset",
-            "no such host",
-            "server misbehaving",
-            "temporary failure in name resolution",
-            "network is unreachable",
-            "no route to host",
-            "timeout",
-            "deadline exceeded",
-            "eof",
-            "status: 5",
-        ),
-        "the registry cannot be reached",
-        "look at the network and the proxy of this machine, then run again",
-        transient=True,
-    ),
-)
 
 
 def resolve(
@@ -149,12 +101,6 @@ def resolve(
 def sha256(raw: bytes) -> str:
     """The digest of bytes, as registries write it."""
     return f"sha256:{hashlib.sha256(raw).hexdigest()}"
-
-
-def is_loopback(reference: str) -> bool:
-    """Whether an image lies in a registry on this machine, which may do without TLS."""
-    host, slash, _ = reference.partition("/")
-    return bool(slash) and re.sub(r":\d+$", "", host) in ("127.0.0.1", "localhost")
 
 
 def parse(raw: bytes, where: str) -> dict[str, Any]:
@@ -234,16 +180,6 @@ def read_manifest(document: dict[str, Any], where: str) -> Contents:
     return Contents(config=_digest(config, where), layers=layers)
 
 
-def scrub(text: str) -> str:
-    """A message of skopeo's without what may be secret: queries, credentials, tokens."""
-    text = re.sub(r"://[^/\s@]+@", "://***@", text)
-    text = re.sub(r"\?[^\s\"']+", "?***", text)
-    text = re.sub(r"(?i)\b(bearer|basic)\s+[^\s\"',]+", r"\1 ***", text)
-    key = r"(?i)(\w*(?:token|password|secret|signature)\w*[\"']?\s*[:=]\s*[\"']?)[^\s\"',]+"
-    text = re.sub(key, r"\1***", text)
-    return re.sub(r"\beyJ[\w-]+(\.[\w-]+)*", "***", text)
-
-
 def _entries(document: dict[str, Any], key: str, where: str) -> list[dict[str, Any]]:
     entries = document.get(key)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -293,25 +229,10 @@ def _inspect(target: str, where: str, options: list[str], waits: Sequence[float]
             code, message = 1, f"timeout: no answer within {_TIMEOUT:.0f} s"
         if code == 0:
             return run.stdout
-        cause = _cause(message)
+        cause = cause_of(last_words(message))
         if wait is None or cause is None or not cause.transient:
             break
         time.sleep(wait)
     problem = cause.problem if cause else "skopeo cannot read the image"
-    said = scrub(_said(message)) or f"exit code {code}"
+    said = scrub(last_words(message)) or f"exit code {code}"
     raise UserError(problem, where=where, found=said, remedy=cause.remedy if cause else None)
-
-
-def _said(message: str) -> str:
-    """The last thing that skopeo said, out of its log's quotes."""
-    last = (message.strip().splitlines() or [""])[-1]
-    quoted = re.search(r'msg="(.*)"$', last)
-    return quoted[1].replace('\\"', '"') if quoted else last
-
-
-def _cause(message: str) -> _Cause | None:
-    """The kind of a failure."""
-    # Names are no signs: a tag may be called "timeout".
-    names = r"docker://\S+|https?://[^\s\"\\]+|manifest \S+ in \S+"
-    said = re.sub(names, "", _said(message).lower())
-    return next((cause for cause in _CAUSES if any(sign in said for sign in cause.signs)), None)

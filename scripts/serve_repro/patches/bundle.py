@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from serve_repro.documents import write_json
+from serve_repro.documents import file_sha256, write_json
 from serve_repro.errors import UserError
+from serve_repro.image.inside import Source
 from serve_repro.patches.series import Patch, content_sha256, set_id
 
 
@@ -49,12 +50,30 @@ def build(patches: list[Patch], folder: Path, target: Path) -> dict[str, Any]:
     return built
 
 
+def target_modules(built: dict[str, Any]) -> list[str]:
+    """The modules whose sources a patch set expects."""
+    return sorted({target["module"] for hook in built["hooks"] for target in hook["targets"]})
+
+
 def check_targets(built: dict[str, Any], packages: Path, node: str) -> list[dict[str, str]]:
+    """Compare each hook's target with a folder of installed packages; else as `compare_targets`."""
+    found = {}
+    for module in target_modules(built):
+        base = packages / Path(*module.split("."))
+        # As the hooks' loader looks: a module's file, or a package's.
+        path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+        found[module] = Source(str(path), file_sha256(path) if path.is_file() else None)
+    return compare_targets(built, found, node)
+
+
+def compare_targets(
+    built: dict[str, Any], found: Mapping[str, Source], node: str
+) -> list[dict[str, str]]:
     """Compare each hook's target with the software on a node.
 
     Args:
         built: a patch set (set.json).
-        packages: the site-packages folder that serves.
+        found: the source of each of its modules, as the node's image has it.
         node: the node's name, for the message.
 
     Returns:
@@ -66,17 +85,14 @@ def check_targets(built: dict[str, Any], packages: Path, node: str) -> list[dict
     seen = []
     for hook in built["hooks"]:
         for target in hook["targets"]:
-            base = packages / Path(*target["module"].split("."))
-            # As the hooks' loader looks: a module's file, or a package's.
-            path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
-            found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no file"
-            if found != target["sha256"]:
+            source = found[target["module"]]
+            if source.sha256 != target["sha256"]:
                 raise UserError(
                     f"the patch {hook['id']} was written for another {target['module']}",
-                    where=f"node {node}: {path}",
+                    where=f"node {node}: {source.path}",
                     expected=f"sha256 {target['sha256']}",
-                    found=found,
+                    found=source.sha256 or "no file",
                     remedy="see whether the patch is still needed; then update patches/series.yaml",
                 )
-            seen.append({"patch": hook["id"], "module": target["module"], "sha256": found})
+            seen.append({"patch": hook["id"], "module": target["module"], "sha256": target["sha256"]})
     return seen

@@ -63,6 +63,8 @@ class Container(Strict):
 
     command: Annotated[list[str], Field(min_length=1)]
     """The runtime's command: [docker], or [sudo, docker]."""
+    images: str | None = None
+    """Folder for image files on each node's own disk; apptainer and enroot need it."""
     devices: list[str] = []
     """Devices passed in."""
     groups: list[str] = []
