@@ -26,7 +26,7 @@ test: env lint
 	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
 
 test-end-to-end: env
-	@$(BIN)/pytest --verbose --no-header tests/end_to_end 2>&1 | sed --unbuffered 's/^/real  | /'
+	@$(BIN)/pytest --verbose --no-header tests/end_to_end tests/patches 2>&1 | sed --unbuffered 's/^/real  | /'
 
 test-slurm: env
 	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster 2>&1 | sed --unbuffered 's/^/slurm | /'
@@ -71,5 +71,7 @@ lock:
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
 	done
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
-	    --no-annotate --no-header envs/serve-cpu/requirements.in --output-file envs/serve-cpu/lock.txt
+	@for name in serve-cpu serve-cpu-0.27.1; do \
+	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
+	done

@@ -71,6 +71,29 @@ def for_step(key):
     return lambda wildcards: SWEEP.step_resources(wildcards.node)[key]
 
 
+def for_first_node(key):
+    """A resource of a job that runs on the first of a recipe's nodes."""
+    return lambda wildcards: SWEEP.step_resources(SWEEP.nodes(wildcards.recipe)[0])[key]
+
+
+def originals(wildcards):
+    """What was taken from the image, for recipes whose patches start from its files."""
+    return (
+        f"results/{wildcards.recipe}/patches/originals.json"
+        if SWEEP.starts_from_image(wildcards.recipe)
+        else []
+    )
+
+
+def merged_table(wildcards):
+    """The merged tuned GEMM table, for recipes that bring rows for it."""
+    return (
+        f"results/{wildcards.recipe}/patches/gemm/bf16_tuned_gemm.csv"
+        if SWEEP.tables(wildcards.recipe)
+        else []
+    )
+
+
 def made_model_files(wildcards):
     """The files of the models that a recipe makes on the spot."""
     return [

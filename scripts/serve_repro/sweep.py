@@ -46,8 +46,9 @@ class Sweep:
             for path in sorted((base / "config" / "published").glob("*.yaml"))
         }
         self._series = read_series(base / "patches")
+        self._switch_patches()
         for recipe in self.recipes.values():
-            self.patches(recipe.name)
+            self._check_patches(recipe)
         self.plans = {
             (name, concurrency): make_plan(recipe, self.site, concurrency)
             for name, recipe in self.recipes.items()
@@ -176,6 +177,27 @@ class Sweep:
         where = f"config/recipes/{recipe}.yaml: patches"
         return choose(self._series, self.recipes[recipe].patches, where)
 
+    def starts_from_image(self, recipe: str) -> bool:
+        """Whether a recipe's patches start from files of the image."""
+        return any(patch.url is not None for patch in self.patches(recipe))
+
+    def tables(self, recipe: str) -> list[str]:
+        """The patches whose rows are laid over the image's tuned GEMM table."""
+        return [patch.id for patch in self.patches(recipe) if patch.table is not None]
+
+    def tuned_gpu(self, recipe: str) -> list[str]:
+        """[gfx, compute units] of the only GPU whose rows are kept; empty: those of all."""
+        chosen = self.recipes[recipe].tuned_gemm
+        return [] if chosen is None or chosen.gfx is None else [chosen.gfx, str(chosen.cu_num)]
+
+    def patch_source(self) -> tuple[list[str], str]:
+        """Where others' files come from here: ([prefix, what stands for it], offline folder)."""
+        files = self.site.patch_files
+        mirror = (
+            [] if files is None or files.mirror is None else [files.mirror.prefix, files.mirror.instead]
+        )
+        return mirror, (files.offline or "") if files else ""
+
     def patch_set_id(self, recipe: str) -> str:
         """Identity of a recipe's patch set."""
         return set_id(self.patches(recipe), self.base / "patches")
@@ -189,6 +211,31 @@ class Sweep:
 
     def _chosen(self, recipe: Recipe) -> list[int]:
         return self.settings.concurrencies or recipe.concurrencies
+
+    def _switch_patches(self) -> None:
+        """Lay the settings' switches over the recipes' own lists of patches."""
+        switches = self.settings.patches
+        where = "config: patches"
+        choose(self._series, list(switches), where)
+        named = {name for recipe in self.recipes.values() for name in recipe.patches}
+        for name, on in switches.items():
+            if not on and name not in named:
+                raise UserError(f"no recipe of this run uses the patch {name}", where=where)
+        added = [name for name, on in switches.items() if on]
+        for name, recipe in self.recipes.items():
+            kept = [patch for patch in recipe.patches if switches.get(patch, True)]
+            kept += [patch for patch in added if patch not in kept]
+            self.recipes[name] = recipe.model_copy(update={"patches": kept})
+
+    def _check_patches(self, recipe: Recipe) -> None:
+        tables = self.tables(recipe.name)
+        if bool(tables) != (recipe.tuned_gemm is not None):
+            raise UserError(
+                "rows for the tuned GEMM table come by patches of kind data, and 'tuned_gemm' with them",
+                where=f"config/recipes/{recipe.name}.yaml: tuned_gemm",
+                expected="the section, if and only if one of the patches has a table",
+                found=f"{tables or 'no such patch'}, {'a' if recipe.tuned_gemm else 'no'} section",
+            )
 
     def _check_shared_names(self) -> None:
         """Made things lie in one folder by name: two recipes may share one, not redefine it."""

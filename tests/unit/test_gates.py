@@ -220,7 +220,7 @@ def test_model_id(plan: Plan, good: Evidence, model: dict[str, Any], outcome: st
     ],
 )
 def test_world_size(plan: Plan, good: Evidence, workers: set[tuple[int, int]], outcome: str) -> None:
-    logs = [RankLog(1, workers, [], None), RankLog(1, set(), [], None)]
+    logs = [RankLog(1, workers, [], None, None), RankLog(1, set(), [], None, None)]
     assert checks.world_size(plan, good._replace(logs=logs)).outcome == outcome
 
 
@@ -321,34 +321,6 @@ def test_planned_speculation_without_its_counters_is_unknown(plan: Plan, good: E
     for counters, lost in (({}, DRAFTS), ({DRAFTS: 1000.0}, ACCEPTED)):
         result = checks.speculation(wanted, good._replace(after=good.after | counters))
         assert (result.outcome, lost in result.seen) == ("unknown", True)
-
-
-@pytest.mark.parametrize(
-    ("capacity", "stages", "outcome"),
-    [
-        ("1024", [[1024], [1024]], "pass"),
-        ("170", [[512], [170]], "pass"),
-        ("512", [[512], [170]], "fail"),
-        ("1024", [[1024], []], "unknown"),
-        ("", [[1024], [1024]], "unknown"),
-        (None, [[1024], [1024]], "unknown"),
-    ],
-)
-def test_kv_blocks(
-    plan: Plan, good: Evidence, capacity: str | None, stages: list[list[int]], outcome: str
-) -> None:
-    logs = [log._replace(host_blocks=own) for log, own in zip(good.logs, stages, strict=True)]
-    info = None if capacity is None else {"capacity_blocks": capacity}
-    evidence = good._replace(logs=logs, offload_info=info)
-    assert checks.kv_blocks(plan, evidence).outcome == outcome
-    without = expecting(plan, kv_offload_connector=None)
-    assert checks.kv_blocks(without, evidence).outcome == "pass"
-
-
-def test_too_many_blocks_are_told_with_the_stage_that_lacks_them(plan: Plan, good: Evidence) -> None:
-    logs = [good.logs[0], good.logs[1]._replace(host_blocks=[341])]
-    seen = checks.kv_blocks(plan, good._replace(logs=logs)).seen
-    assert seen == "scheduler hands out 1024 host blocks; rank 0 has 1024, rank 1 has 341"
 
 
 def test_what_fails_a_serving_server_is_told_before_the_replay(plan: Plan, good: Evidence) -> None:

@@ -127,3 +127,84 @@ def test_the_program_writes_table_and_report_without_touching_numbers(
     with (tmp_path / "merged.csv").open(encoding="utf-8") as stream:
         assert [row["us"] for row in csv.DictReader(stream)] == ["1.50", "0.10"]
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["added"] == ["extra.csv:2"]
+
+
+TABLES = Path(__file__).parent / "gemm_tables"
+"""Made tables with the traps of the publication's own: see `test_the_traps_lose_no_row`."""
+
+
+def by_three_columns(files: list[Path]) -> set[tuple[str, ...]]:
+    """The keys that are left by the rule which the publication's merge follows.
+
+    The first line of each file is skipped as its header, comments and repeated headers are left out,
+    and of each (M, N, K) the last row stays.
+    """
+    left = {}
+    for path in files:
+        for text in path.read_text(encoding="utf-8").splitlines()[1:]:
+            fields = text.split(",")
+            if text.startswith(("#", "gfx,")) or len(fields) < 10:
+                continue
+            for place in (5, 8, 9):
+                fields[place] = str(fields[place].lower() in ("1", "t", "true"))
+            left[tuple(fields[2:5])] = tuple(fields[:10])
+    return set(left.values())
+
+
+def test_the_traps_lose_no_row(tmp_path: Path) -> None:
+    """Truth values in several spellings, a header on line 7, dtypes and GPUs that share M, N and K."""
+    image, recipe = [TABLES / "image.csv", TABLES / "image_model.csv"], [TABLES / "recipe.csv"]
+    merged = merge(image, recipe)
+    written = {tuple(row[name] for name in KEY) for row in merged.rows}
+    # Nine rows of the image and seven of the recipe, two of which stand in place of the image's.
+    assert (len(merged.rows), len(written)) == (14, 14)
+    assert {row[name] for row in merged.rows for name in ("bias", "scaleAB", "bpreshuffle")} == {
+        "True",
+        "False",
+    }
+    kinds = ("added", "replaced", "conflicting", "dropped")
+    assert {kind: len(merged.report[kind]) for kind in kinds} == {
+        "added": 5,
+        "replaced": 2,
+        "conflicting": 0,
+        "dropped": 2,
+    }
+    assert merged.report["replaced"] == [
+        {"place": "recipe.csv:2", "over": "image.csv:4"},
+        {"place": "recipe.csv:5", "over": "image_model.csv:2"},
+    ]
+    rows = {tuple(row[name] for name in KEY): row["libtype"] for row in merged.rows}
+    own = ("gfx950", "256", "1024", "6288", "7168", "False", "torch.bfloat16", "torch.bfloat16")
+    assert rows[(*own, "False", "False")] == "torch", "the row above the header"
+    # By three columns eight of the fourteen would be lost, the row on the extra file's first line
+    # and this GPU's row for 614 x 1536 x 128 with a float32 result among them.
+    left = by_three_columns([*image, *recipe])
+    assert left <= written
+    assert len(written - left) == 8
+
+
+def test_of_one_gpu_every_row_is_kept_and_each_other_one_is_told() -> None:
+    image, recipe = [TABLES / "image.csv", TABLES / "image_model.csv"], [TABLES / "recipe.csv"]
+    merged = merge(image, recipe, Target("gfx950", "256"))
+    assert len(merged.rows) == 11
+    others = [entry for entry in merged.report["dropped"] if entry["reason"].startswith("for ")]
+    assert [entry["place"] for entry in others] == [
+        "image.csv:3",
+        "image_model.csv:3",
+        "image_model.csv:6",
+    ]
+    told = len(merged.rows) + len(merged.report["replaced"]) + len(others)
+    assert told == 9 + 7, "every row that was read is kept, replaced or told"
+
+
+@pytest.mark.parametrize(("extra", "told"), [("", "no header"), (HEADER, "a header and no row")])
+def test_the_program_refuses_an_extra_file_without_rows(
+    write: Write, tmp_path: Path, extra: str, told: str
+) -> None:
+    words = ["--base", str(TABLES), "--extra", str(write("extra.csv", extra)), "--gpu"]
+    words += ["--output", str(tmp_path / "merged.csv"), "--report", str(tmp_path / "report.json")]
+    program = [sys.executable, str(BASE / "scripts/merge_gemm_configs.py")]
+    run = subprocess.run([*program, *words], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert told in run.stderr
+    assert not (tmp_path / "merged.csv").exists()

@@ -64,8 +64,15 @@ class Server:
     def set(self, code: str, sha256: str | None = None, module: str = "victim.part") -> None:
         """Make the one hook of the set this code, for a target with this hash (None: the right one)."""
         (self.folder / "hooks/serve_repro_hooks/fake.py").write_text(code, encoding="utf-8")
-        target = {"module": module, "sha256": sha256 or file_sha256(self.part)}
-        entry = {"id": "fake", "hook": "fake", "targets": [target], "processes": ["worker", "api"]}
+        target = {"module": module, "sha256": {"victim 1": sha256 or file_sha256(self.part)}}
+        entry = {
+            "id": "fake",
+            "hook": "fake",
+            "targets": [target],
+            "superseded_by": "victim.own_remedy",
+            "processes": ["worker", "api"],
+        }
+        (self.folder / "overlay.json").write_text('{"patches": []}', encoding="utf-8")
         (self.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
 
     def run(self, process: str, patched: bool = True) -> subprocess.CompletedProcess[str]:
@@ -115,6 +122,46 @@ def test_a_hook_is_installed_and_says_so(server: Server, process: str, kind: str
     }
 
 
+def claim(server: Server, **fields: Any) -> dict[str, Any]:
+    """Make the set one patch that lies over the image."""
+    entry = {"id": "laid", "processes": ["worker"], "files": [], "table": None, "version": None}
+    text = json.dumps({"patches": [entry | fields]})
+    (server.folder / "overlay.json").write_text(text, encoding="utf-8")
+    server.run("VllmWorker-0")
+    (line,) = [line for line in server.attested() if line["patch"] == "laid"]
+    return line
+
+
+def test_a_process_tells_of_the_patched_files_that_it_imports(server: Server) -> None:
+    file = {"path": "victim/part.py", "sha256": file_sha256(server.part)}
+    line = claim(server, files=[file], version={"distribution": "serve-repro-hooks", "version": "1"})
+    assert line["installed"]
+    assert line["targets"] == [file, {"distribution": "serve-repro-hooks", "version": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"files": [{"path": "victim/part.py", "sha256": "0" * 64}]}, "part.py has sha256"),
+        ({"files": [{"path": "victim/new.py", "sha256": "0" * 64}]}, "there is no file .*new.py"),
+        ({"files": [{"path": "stranger/a.py", "sha256": "0" * 64}]}, "stranger is not installed"),
+        ({"table": {"variable": "NOT_SET", "sha256": "0" * 64}}, "there is no file"),
+        (
+            {"version": {"distribution": "serve-repro-hooks", "version": "2"}},
+            "serve-repro-hooks has version 1, expected 2",
+        ),
+    ],
+)
+def test_a_process_that_imports_something_else_ends_and_says_why(
+    server: Server, fields: dict[str, Any], reason: str
+) -> None:
+    line = claim(server, **fields)
+    assert not line["installed"]
+    assert re.search(reason, line["reason"])
+    # It ended there: the hook behind it was not installed any more.
+    assert [entry["patch"] for entry in server.attested()] == ["laid"]
+
+
 def test_a_process_of_another_kind_stays_as_it_is(server: Server) -> None:
     run = server.run("EngineCore_DP0")
     assert run.stdout == "plain []\n"
@@ -155,6 +202,31 @@ def test_a_target_with_another_source_is_not_even_imported(server: Server) -> No
     server.part.write_text("raise SystemError('imported')\n", encoding="utf-8")
     server.set(HOOK, "0" * 64)
     assert "imported" not in server.run("VllmWorker-0").stderr
+
+
+def test_a_hook_is_refused_where_the_software_has_its_own_remedy(server: Server) -> None:
+    (server.folder / "packages/victim/own_remedy.py").touch()
+    assert server.run("VllmWorker-0").returncode == EXIT_NOT_PATCHED
+    (line,) = server.attested()
+    assert line["reason"].startswith("RuntimeError: this software has its own remedy, victim.own_remedy")
+
+
+def test_targets_of_different_versions_are_refused(server: Server) -> None:
+    package, part = server.part.with_name("__init__.py"), server.part
+    entry = {
+        "id": "fake",
+        "superseded_by": None,
+        "targets": [
+            {"module": "victim", "sha256": {"a": file_sha256(package), "b": "0" * 64}},
+            {"module": "victim.part", "sha256": {"a": "0" * 64, "b": file_sha256(part)}},
+        ],
+        "hook": "fake",
+        "processes": ["worker"],
+    }
+    (server.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
+    assert server.run("VllmWorker-0").returncode == EXIT_NOT_PATCHED
+    (line,) = server.attested()
+    assert "the targets are of different versions: [['a'], ['b']]" in line["reason"]
 
 
 @pytest.mark.parametrize(

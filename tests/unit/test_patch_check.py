@@ -38,13 +38,75 @@ def test_each_state_has_its_words(tmp_path: Path, text: str | None, status: str,
     (tmp_path / "packages/pkg").mkdir(parents=True)
     if text is not None:
         (tmp_path / "packages/pkg/a.py").write_text(text, encoding="utf-8")
-    (tmp_path / "one.patch").write_text(DIFF, encoding="utf-8")
-    sha = hashlib.sha256(DIFF.encode()).hexdigest()
-    (tmp_path / "series.yaml").write_text(SERIES.format(sha=sha), encoding="utf-8")
-    command = [sys.executable, str(BASE / "scripts/patch_check.py"), "--json"]
-    command += ["--packages", str(tmp_path / "packages"), "--patches", str(tmp_path)]
-    command += ["--offline", str(tmp_path), "--cache", str(tmp_path / "cache")]
+    assert check(tmp_path, DIFF) == ([status], code)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "code"),
+    [
+        ("old\n", "applies", 0),
+        ("new\n", "upstream already", 1),
+        ("other\n", "does not match", 1),
+        (None, "not for this software", 1),
+    ],
+)
+def test_a_script_is_tried_on_copies(tmp_path: Path, text: str | None, status: str, code: int) -> None:
+    (tmp_path / "packages/pkg").mkdir(parents=True)
+    if text is not None:
+        (tmp_path / "packages/pkg/a.py").write_text(text, encoding="utf-8")
+    script = "grep -q other pkg/a.py && exit 1; sed -i s/old/new/ pkg/a.py"
+    assert check(tmp_path, script, "kind: script\n    files: [pkg/a.py]") == ([status], code)
+    if text is not None:
+        assert (tmp_path / "packages/pkg/a.py").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [("3.7.0+rocm7", "applies"), ("3.8.0", "does not match"), (None, "not for this software")],
+)
+def test_a_version_is_compared_without_its_local_part(
+    tmp_path: Path, found: str | None, status: str
+) -> None:
+    (tmp_path / "packages").mkdir()
+    if found is not None:
+        info = tmp_path / f"packages/triton-{found}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: triton\nVersion: {found}\n")
+    kind = "kind: version\n    distribution: triton\n    version: 3.7.0"
+    assert check(tmp_path, "", kind, addressed=False)[0] == [status]
+
+
+def test_an_image_is_looked_into_through_its_engine(tmp_path: Path) -> None:
+    if not (BASE / ".envs/serve-cpu").is_dir():
+        pytest.skip(".envs/serve-cpu is not built")
+    image = tmp_path / "image.json"
+    image.write_text('{"image": "envs/serve-cpu", "digest": "sha256:0"}', encoding="utf-8")
+    (tmp_path / "series.yaml").write_text(
+        (BASE / "patches/series.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    ids = ["cpu-pipeline-eager", "aiter-flush-sync", "k3-triton"]
+    states, code = run(tmp_path, "--image", str(image), "--ids", *ids)
+    assert states == ["applies", "does not match", "not for this software"]
+    assert code == 1
+
+
+def check(
+    folder: Path, text: str, kind: str = "kind: diff", addressed: bool = True
+) -> tuple[list[str], int]:
+    """(states, exit code) of a series of one patch, against <folder>/packages."""
+    (folder / "one.patch").write_text(text, encoding="utf-8")
+    series = SERIES.format(sha=hashlib.sha256(text.encode()).hexdigest())
+    if not addressed:
+        lines = series.splitlines(keepends=True)
+        series = "".join(line for line in lines if "url:" not in line and "sha256:" not in line)
+    (folder / "series.yaml").write_text(series.replace("kind: diff", kind), encoding="utf-8")
+    return run(folder, "--packages", str(folder / "packages"))
+
+
+def run(folder: Path, *words: str) -> tuple[list[str], int]:
+    """(states, exit code) of the program, with <folder>/series.yaml and its files."""
+    command = [sys.executable, str(BASE / "scripts/patch_check.py"), "--json", *words]
+    command += ["--patches", str(folder), "--offline", str(folder), "--cache", str(folder / "cache")]
     env = os.environ | {"PYTHONPATH": str(BASE / "scripts")}
-    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert json.loads(result.stdout)[0]["status"] == status
-    assert result.returncode == code
+    result = subprocess.run(command, env=env, cwd=BASE, capture_output=True, text=True, check=False)
+    return [row["status"] for row in json.loads(result.stdout)], result.returncode

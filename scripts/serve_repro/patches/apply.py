@@ -85,6 +85,11 @@ def files_of(text: str, where: str) -> list[FileDiff]:
     return files
 
 
+def serves(path: str) -> bool:
+    """Whether a diff's file is one that an installed package can have; its tests are not."""
+    return PurePosixPath(path).parts[0] != "tests"
+
+
 def apply(diff: Path, packages: Path, overlay: Path) -> Applied:
     """Apply a diff to `packages`, writing only changed and new files, to `overlay`.
 
@@ -95,7 +100,7 @@ def apply(diff: Path, packages: Path, overlay: Path) -> Applied:
         UserError: the diff does not apply exactly; says why and where.
     """
     files = files_of(diff.read_text(encoding="utf-8"), str(diff))
-    wanted = [part for part in files if PurePosixPath(part.path).parts[0] != "tests"]
+    wanted = [part for part in files if serves(part.path)]
     done = Applied(skipped=[part.path for part in files if part not in wanted])
     if not wanted:
         return done

@@ -1,10 +1,12 @@
-"""What ranks say about their patches: one line a hook and process, written by the hooks themselves."""
+"""What ranks say about their patches: one line a patch and process, written from inside of it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from serve_repro.documents import read_json
 
 
 def read_attestations(path: Path) -> list[dict[str, Any]]:
@@ -20,6 +22,16 @@ def read_attestations(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def wanted(folder: Path) -> list[dict[str, Any]]:
+    """{id, processes} of each patch that ranks must tell of: hooks, and what lies over the image.
+
+    Args:
+        folder: a built patch set.
+    """
+    hooks: list[dict[str, Any]] = read_json(folder / "set.json")["hooks"]
+    return [*hooks, *read_json(folder / "overlay.json")["patches"]]
+
+
 def missing(
     attested: list[list[dict[str, Any]]], hooks: list[dict[str, Any]], workers: int
 ) -> list[str]:
@@ -27,7 +39,7 @@ def missing(
 
     Args:
         attested: one list of lines a rank, by rank.
-        hooks: the patch set's hooks: {id, processes}. Every rank has workers; only rank 0 has an
+        hooks: the set's patches: {id, processes}. Every rank has workers; only rank 0 has an
             engine and an API.
         workers: how many workers each rank has: all of them must have said so.
     """

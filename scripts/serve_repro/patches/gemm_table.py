@@ -16,6 +16,15 @@ from serve_repro.errors import UserError
 KEY = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
 """The columns by which aiter finds a row."""
 
+TABLE = "gemm/bf16_tuned_gemm.csv"
+"""The merged table, in the folder of a built patch set."""
+
+TABLE_VARIABLE = "AITER_CONFIG_GEMM_BF16"
+"""What aiter reads the table's place from."""
+
+TABLES = ["aiter/configs/bf16_tuned_gemm.csv", "aiter/configs/model_configs/*_bf16_tuned_gemm.csv"]
+"""The image's own tables (InferenceX PR #2678 merges the same ones)."""
+
 BOOLEANS = ("bias", "scaleAB", "bpreshuffle")
 _TRUTH = {
     **dict.fromkeys(("1", "true", "t", "yes", "y"), "True"),

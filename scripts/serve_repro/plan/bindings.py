@@ -19,6 +19,7 @@ MEANINGS = {
     "SERVE_PYTHON": "Python of the serving environment",
     "CLIENT_PYTHON": "Python of the client's environment",
     "PATCH_DIR": "folder of the built patch set",
+    "OVERLAY_MOUNTS": "the words that mount patched files over the image's own, any number of them",
     "TRACES_DIR": "folder of made traces",
     "HUB_DIR": "the client's offline hub cache: links to the tokenizer and to fetched traces",
     "MASTER_ADDR": "address of rank 0, as its peers reach it",
@@ -44,8 +45,12 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def fill_all(words: list[str], values: Mapping[str, str]) -> list[str]:
-    """`fill` for each word of a command."""
-    return [fill(word, values) for word in words]
+    """`fill` for each word of a command. ${OVERLAY_MOUNTS} is as many words as its value has lines."""
+    filled = []
+    for word in words:
+        text = fill(word, values)
+        filled += text.splitlines() if word == "${OVERLAY_MOUNTS}" else [text]
+    return filled
 
 
 def fill_env(env: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:

@@ -131,6 +131,11 @@ def _expectations(recipe: Recipe, site: Site, reasons: list[str]) -> model.Expec
         prefix_caching=recipe.serve.prefix_caching,
         kv_offload_connector=offload.connector if offload else None,
         kv_offload_bytes_per_rank=memory.kv_offload_bytes_per_rank if memory else None,
+        kv_offload_blocks=(
+            sizes.offload_blocks(offload.layout, memory.kv_offload_bytes_per_rank)
+            if offload and offload.layout and memory
+            else None
+        ),
         kv_blocks_may_differ=offload.blocks_may_differ if offload else False,
         speculation=speculation.method if speculation else None,
         acceptance_length=speculation.acceptance_length if speculation else None,

@@ -87,6 +87,8 @@ class Expectations(Strict):
     prefix_caching: bool
     kv_offload_connector: str | None
     kv_offload_bytes_per_rank: int | None
+    kv_offload_blocks: list[int] | None
+    """Host blocks that each pipeline stage's workers will have; null: the recipe has no layout."""
     kv_blocks_may_differ: bool
     """Replay all the same if the scheduler numbers more host blocks than a stage has."""
     speculation: str | None

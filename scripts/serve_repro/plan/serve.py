@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from serve_repro.command import Command
+from serve_repro.patches.gemm_table import TABLE, TABLE_VARIABLE
 from serve_repro.plan import sizes
 from serve_repro.recipe.recipe import Compilation, Flag, KvOffload, Recipe, Speculation
 from serve_repro.recipe.site import Site
@@ -98,9 +99,12 @@ def serve_env(recipe: Recipe, site: Site, rank: int, view: View) -> dict[str, st
     if recipe.kv_offload is not None:
         env["PYTHONHASHSEED"] = HASH_SEED
     if recipe.patches:
-        env["PYTHONPATH"] = f"{view.patches}/hooks"
+        hooks = f"{view.patches}/hooks"
+        env["PYTHONPATH"] = hooks if view.overlay is None else f"{view.overlay}:{hooks}"
         env["SERVE_REPRO_PATCH_SET"] = f"{view.patches}/set.json"
         env["SERVE_REPRO_ATTESTATIONS"] = f"{view.results}/attestations.jsonl"
+    if recipe.tuned_gemm is not None:
+        env[TABLE_VARIABLE] = f"{view.patches}/{TABLE}"
     return {**env, **site.env, **recipe.serve.env}
 
 

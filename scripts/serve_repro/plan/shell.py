@@ -57,6 +57,8 @@ def words(command: Command, prefix: list[str] | None = None) -> list[str]:
 
 def quote(word: str) -> str:
     """Quote for a shell; ${NAME} of the plan stays a variable, `$$` becomes a plain dollar."""
+    if word == "${OVERLAY_MOUNTS}":  # several words, or none
+        return word
     if not _NAME.search(word):
         return shlex.quote(word.replace("$$", "$"))
     inner = re.sub(r'([\\"`])', r"\\\1", word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from serve_repro.errors import UserError
-from serve_repro.recipe.recipe import CudaGraphs, KvOffload, Topology
+from serve_repro.recipe.recipe import CudaGraphs, KvLayout, KvOffload, Topology
 from serve_repro.recipe.site import Site
 
 DRAM_CAP_MIB = 2_861_022
@@ -74,6 +74,18 @@ def offload_bytes_per_rank(offload: KvOffload, topology: Topology, site: Site) -
     per_node = site.accelerators.per_node
     gigabytes = dram_gb_per_node(site.dram_mib_per_node, offload.dram_utilization, used, per_node)
     return gigabytes, gigabytes * GB // used
+
+
+def offload_blocks(layout: KvLayout, bytes_per_rank: int) -> list[int]:
+    """Host blocks of each pipeline stage's workers, first stage first; the smallest is the cap.
+
+    floor(bytes a rank / (bytes of a block in one tensor x the stage's tensors)), one at least: how
+    vLLM's SimpleCPUOffloadWorker sizes its own pool.
+    """
+    return [
+        max(1, bytes_per_rank // (layout.tensor_block_bytes * tensors))
+        for tensors in layout.tensors_by_stage
+    ]
 
 
 def capture_sizes(graphs: CudaGraphs) -> list[int]:

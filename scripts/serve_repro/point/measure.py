@@ -13,7 +13,7 @@ from typing import Any
 from serve_repro import driver
 from serve_repro.client import hub
 from serve_repro.client.run import run_client
-from serve_repro.documents import write_json, write_text
+from serve_repro.documents import read_json, write_json, write_text
 from serve_repro.errors import UserError
 from serve_repro.gates.checks import judge, judge_serving
 from serve_repro.gates.evidence import collect, collect_serving
@@ -23,11 +23,13 @@ from serve_repro.launch.interrupts import Interrupts
 from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
 from serve_repro.launch.slurm import job_record
+from serve_repro.patches.overlay import lay_view
 from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
 from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind
+from serve_repro.runtimes import RUNTIMES
 
 LOGGER = logging.getLogger("serve_repro")
 
@@ -73,6 +75,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     try:
         values = bind(plan, proofs, place.nodes, run_id, attempt, scratch)
         attempt.mkdir(parents=True)
+        _lay_view(plan, proofs.patch_folder, attempt / "view")
         point["seconds"] = _drive(plan, place, values, attempt, proofs.patch_folder, interrupts)
         began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
@@ -85,6 +88,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
             LOGGER.info("%s", failure.details)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(attempt / "view", ignore_errors=True)
     _save_job(place, attempt)
     write_json(attempt / "point.json", point)
     return point
@@ -149,6 +153,15 @@ def _drive(
         "replay": round(replayed - ready, 3),
         "stop": round(stopped - replayed, 3),
     }
+
+
+def _lay_view(plan: Plan, patch_folder: Path, target: Path) -> None:
+    """Where ranks run without containers, patched packages are links around the changed files."""
+    if not plan.patches or RUNTIMES[plan.runtime].view.overlay is None:
+        return
+    overlay = read_json(patch_folder / "overlay.json")
+    if overlay["files"]:
+        lay_view(overlay, patch_folder, target)
 
 
 def _save_job(place: Place, attempt: Path) -> None:

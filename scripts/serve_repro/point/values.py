@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serve_repro.documents import read_json
 from serve_repro.errors import UserError
 from serve_repro.image.environment import python_of
 from serve_repro.launch.network import choose_ports, own_address
+from serve_repro.patches.overlay import mounts
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs
+from serve_repro.runtimes import RUNTIMES
 
 EXECUTABLE = {("process", "local"), ("process", "srun")}
 """(runtime, runner) pairs that this version can start; others are planned and shown only."""
@@ -65,8 +68,17 @@ def bind(
         "MASTER_PORT": str(master_port),
         "API_PORT": str(api_port),
     }
+    if "OVERLAY_MOUNTS" in plan.bindings:
+        shared["OVERLAY_MOUNTS"] = "\n".join(_overlay_mounts(plan, proofs.patch_folder))
     # A rank's holder adds what only its node knows: its address, and a scratch folder of its own.
     return [
         {**shared, "NODE": node, "RANK_DIR": str((attempt / f"rank{rank}").absolute())}
         for rank, node in enumerate(nodes)
     ]
+
+
+def _overlay_mounts(plan: Plan, folder: Path) -> list[str]:
+    """Words that mount the patched files; only now is it known where the image has its own."""
+    overlay = read_json(folder / "overlay.json")
+    mount = RUNTIMES[plan.runtime].mount
+    return [word for pair in mounts(overlay, folder) for word in mount(*pair)]

@@ -130,6 +130,15 @@ class Compilation(Strict):
     """Captured batch sizes."""
 
 
+class KvLayout(Strict):
+    """The model's KV cache as each accelerator holds it: what host block counts follow from."""
+
+    tensor_block_bytes: Annotated[int, Field(ge=1)]
+    """Bytes of one block in one KV tensor (or one layer's pair of them)."""
+    tensors_by_stage: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    """KV tensors of each pipeline stage, first stage first."""
+
+
 class KvOffload(Strict):
     """KV cache offload to host memory. Give a share of DRAM, or bytes a rank, not both."""
 
@@ -143,6 +152,8 @@ class KvOffload(Strict):
     """Bytes of host memory for each GPU rank."""
     lazy: bool
     """Whether blocks are stored only on eviction."""
+    layout: KvLayout | None = None
+    """Cache layout, if known: each worker's block count must then be what follows from it."""
     blocks_may_differ: bool = False
     """Replay all the same if the scheduler numbers more blocks than a stage has; never valid then."""
 
@@ -204,6 +215,21 @@ class Serve(Strict):
         for flag in self.flags:
             if flag in DERIVED_FLAGS:
                 raise ValueError(f"flags.{flag} is derived from {DERIVED_FLAGS[flag]}; set that instead")
+        return self
+
+
+class TunedGemm(Strict):
+    """aiter's tuned GEMM table: the image's own rows, and over them those of the recipe's patches."""
+
+    gfx: str | None = None
+    """Keep this architecture's rows only, such as gfx950; null: keep those of every GPU."""
+    cu_num: Annotated[int, Field(ge=1)] | None = None
+    """And of these only the ones for so many compute units; stands and falls with gfx."""
+
+    @model_validator(mode="after")
+    def _one_gpu(self) -> TunedGemm:
+        if (self.gfx is None) != (self.cu_num is None):
+            raise ValueError("gfx and cu_num name one GPU together")
         return self
 
 
@@ -340,12 +366,24 @@ class Recipe(Strict):
     """Speculative decoding; null: none."""
     patches: list[Name] = []
     """Ids of patches/series.yaml that this recipe needs, in order."""
+    tuned_gemm: TunedGemm | None = None
+    """aiter's table of tuned GEMMs with rows of the recipe's patches; null: the image's own."""
     deadlines: Deadlines
     """How long each stage may take."""
     replay: Replay
     """How it is loaded."""
     concurrencies: Annotated[list[int], Field(min_length=1)]
     """The points of the sweep: live session trees."""
+
+    @model_validator(mode="after")
+    def _layout_has_every_stage(self) -> Recipe:
+        layout, stages = self.kv_offload and self.kv_offload.layout, self.topology.pipeline_parallel
+        if layout and len(layout.tensors_by_stage) != stages:
+            raise ValueError(
+                f"kv_offload.layout.tensors_by_stage names {len(layout.tensors_by_stage)} stages, "
+                f"topology has {stages}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _concurrencies_are_a_set(self) -> Recipe:

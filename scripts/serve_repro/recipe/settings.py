@@ -18,3 +18,5 @@ class Settings(Strict):
     """Where to run them: the name of config/sites/<name>.yaml."""
     concurrencies: list[int] | None = None
     """Only these points, of those that the recipes have; null: all."""
+    patches: dict[Name, bool] = {}
+    """Switches over the recipes' own lists of patches: false takes one out, true puts one behind."""

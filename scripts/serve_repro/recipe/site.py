@@ -83,6 +83,24 @@ class Container(Strict):
     """More folders of the host."""
 
 
+class Mirror(Strict):
+    """Another address for others' files; their hashes stay what vouches for them."""
+
+    prefix: str
+    """How the addresses begin that it stands for."""
+    instead: str
+    """What stands in place of that beginning (https)."""
+
+
+class PatchFiles(Strict):
+    """Where others' patches come from, if not from their own addresses."""
+
+    mirror: Mirror | None = None
+    """A mirror of some addresses."""
+    offline: str | None = None
+    """A folder with the files, by sha256 or by name: the network is not asked then."""
+
+
 class Slurm(Strict):
     """What this site's Slurm wants to be asked for. A point gets whole nodes (--exclusive)."""
 
@@ -127,6 +145,8 @@ class Site(Strict):
     """Where servers may listen."""
     env: dict[EnvName, str] = {}
     """Environment of every rank at this site (network, firmware, threads)."""
+    patch_files: PatchFiles | None = None
+    """Where others' patches come from; null: from their own addresses."""
     slurm: Slurm | None = None
     """What Slurm is asked for; needed by runner srun."""
 

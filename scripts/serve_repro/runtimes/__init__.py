@@ -23,9 +23,11 @@ class Runtime(NamedTuple):
     """(serve command, image, name, site) -> the command that starts it."""
     cleanup: Callable[[str, Site], list[Command]]
     """(name, site) -> commands that remove what may be left."""
+    mount: Callable[[str, str], list[str]]
+    """(file, place in the image) -> the words that lay one over the other."""
 
 
 RUNTIMES = {
-    "process": Runtime(process.VIEW, process.image, process.start, process.cleanup),
-    "docker": Runtime(docker.VIEW, docker.image, docker.start, docker.cleanup),
+    "process": Runtime(process.VIEW, process.image, process.start, process.cleanup, process.mount),
+    "docker": Runtime(docker.VIEW, docker.image, docker.start, docker.cleanup, docker.mount),
 }

@@ -56,11 +56,17 @@ def start(serve: Command, image: str, name: str, site: Site) -> Command:
     site_mounts = [(mount.source, mount.target, mount.read_only) for mount in container.mounts]
     for source, target, read_only in [*_OWN_MOUNTS, *draft, *site_mounts]:
         words += ["--volume", f"{source}:{target}{':ro' if read_only else ''}"]
+    words += ["${OVERLAY_MOUNTS}"] if "SERVE_REPRO_PATCH_SET" in serve.env else []
     for key, value in serve.env.items():
         words += ["--env", f"{key}={value}"]
     words += ["--workdir", VIEW.results, "--entrypoint", "bash"]
     words += [f"{image}@${{IMAGE_DIGEST}}", "-c", 'exec "$$@"', "bash", *serve.argv]
     return Command(argv=words)
+
+
+def mount(source: str, target: str) -> list[str]:
+    """The words that put a file of the host, read-only, in place of one of the image."""
+    return ["--volume", f"{source}:{target}:ro"]
 
 
 def cleanup(name: str, site: Site) -> list[Command]:

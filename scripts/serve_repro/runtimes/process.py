@@ -16,6 +16,7 @@ VIEW = View(
     patches="${PATCH_DIR}",
     results="${RANK_DIR}",
     scratch="${SCRATCH}",
+    overlay="${RUN_DIR}/view",
 )
 
 
@@ -35,6 +36,12 @@ def start(serve: Command, image: str, name: str, site: Site) -> Command:
     """The serve command itself."""
     del image, name, site  # a process needs none of them
     return serve
+
+
+def mount(source: str, target: str) -> list[str]:
+    """Nothing is mounted: patched packages come first on PYTHONPATH."""
+    del source, target
+    return []
 
 
 def cleanup(name: str, site: Site) -> list[Command]:

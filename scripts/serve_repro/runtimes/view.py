@@ -15,3 +15,5 @@ class View(NamedTuple):
     patches: str
     results: str
     scratch: str
+    overlay: str | None = None
+    """Folder of the patched packages, first on PYTHONPATH; None: changed files are mounted instead."""

@@ -2,12 +2,18 @@
 # 16 x mi355x, TP8 x PP2, 2 rank(s), docker on srun, submission run
 # nodes: mia1-p01-g06 mia1-p02-g17
 # KV offload: 187,375,000,000 bytes a GPU rank (1499 GB a node)
+# patch: k3-container-patches
 # patch: vllm-50514-01
 # patch: vllm-50514-02
 # patch: vllm-50514-03
 # patch: vllm-50514-04
-# patch: k3-container-patches
+# patch: k3-draft-loading
+# patch: vllm-50514-apply
 # patch: k3-tuned-gemm
+# patch: k3-triton
+# patch: kv-offload-block-cap
+# patch: aiter-n6288-split
+# patch: aiter-flush-sync
 # note: max-num-seqs 20 x 3 rows = 60 is above the largest captured graph (44): full batches run without one
 # note: the site runs containers with --privileged
 
@@ -22,6 +28,7 @@ DRAFT_DIR=  # verified folder of the draft model's weights
 IMAGE_DIGEST=  # digest that the image was resolved to
 CLIENT_PYTHON=  # Python of the client's environment
 PATCH_DIR=  # folder of the built patch set
+OVERLAY_MOUNTS=  # the words that mount patched files over the image's own, any number of them
 HUB_DIR=  # the client's offline hub cache: links to the tokenizer and to fetched traces
 MASTER_ADDR=  # address of rank 0, as its peers reach it
 MASTER_PORT=  # free port on rank 0's node, for the rendezvous
@@ -59,7 +66,7 @@ srun \
   --volume "${PATCH_DIR}:/patches:ro" \
   --volume "${RANK_DIR}:/results" \
   --volume "${DRAFT_DIR}:/draft:ro" \
-  --volume /sys:/sys \
+  --volume /sys:/sys ${OVERLAY_MOUNTS} \
   --env HF_HUB_OFFLINE=1 \
   --env TRANSFORMERS_OFFLINE=1 \
   --env VLLM_NO_USAGE_STATS=1 \
@@ -76,6 +83,7 @@ srun \
   --env PYTHONPATH=/patches/hooks \
   --env SERVE_REPRO_PATCH_SET=/patches/set.json \
   --env SERVE_REPRO_ATTESTATIONS=/results/attestations.jsonl \
+  --env AITER_CONFIG_GEMM_BF16=/patches/gemm/bf16_tuned_gemm.csv \
   --env NCCL_IB_HCA=rdma0,rdma1,rdma2,rdma3,rdma4,rdma5,rdma6,rdma7 \
   --env VLLM_ROCM_USE_AITER=1 \
   --env VLLM_ROCM_AITER_MLA_ASM_PADDING=asm \
@@ -145,7 +153,7 @@ srun \
   --volume "${PATCH_DIR}:/patches:ro" \
   --volume "${RANK_DIR}:/results" \
   --volume "${DRAFT_DIR}:/draft:ro" \
-  --volume /sys:/sys \
+  --volume /sys:/sys ${OVERLAY_MOUNTS} \
   --env HF_HUB_OFFLINE=1 \
   --env TRANSFORMERS_OFFLINE=1 \
   --env VLLM_NO_USAGE_STATS=1 \
@@ -162,6 +170,7 @@ srun \
   --env PYTHONPATH=/patches/hooks \
   --env SERVE_REPRO_PATCH_SET=/patches/set.json \
   --env SERVE_REPRO_ATTESTATIONS=/results/attestations.jsonl \
+  --env AITER_CONFIG_GEMM_BF16=/patches/gemm/bf16_tuned_gemm.csv \
   --env NCCL_IB_HCA=rdma0,rdma1,rdma2,rdma3,rdma4,rdma5,rdma6,rdma7 \
   --env VLLM_ROCM_USE_AITER=1 \
   --env VLLM_ROCM_AITER_MLA_ASM_PADDING=asm \
