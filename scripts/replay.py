@@ -19,13 +19,11 @@ from serve_repro.errors import UserError
 from serve_repro.plan.model import read_plan
 from serve_repro.point.measure import measure
 from serve_repro.point.proofs import read_proofs
-from serve_repro.point.values import check_executable
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Plan + receipts -> replay.json, or evidence of why not."""
     plan = read_plan(arguments.plan)
-    check_executable(plan)
     proofs = read_proofs(
         arguments.weights,
         arguments.image,

@@ -11,7 +11,7 @@ from serve_repro.documents import write_json
 from serve_repro.errors import UserError
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs, check_proofs, identity, read_proofs
-from serve_repro.point.values import bind, check_executable
+from serve_repro.point.values import bind, weights_folder
 from serve_repro.weights.locate import Found
 from serve_repro.weights.manifest import manifest
 from serve_repro.weights.receipt import verify
@@ -126,19 +126,18 @@ def test_receipts_survive_their_files(proofs: Proofs, tmp_path: Path) -> None:
     assert read == proofs
 
 
-def test_what_can_only_be_planned_is_refused_before_anything_starts() -> None:
-    with pytest.raises(UserError, match="plans runtime docker on runner srun") as error:
-        check_executable(plan_of(K3, "mi355x-amds", 4))
-    assert "scripts/show_plan.py" in str(error.value)
-
-
 def test_every_name_that_a_plan_uses_gets_a_value(plan: Plan, proofs: Proofs, tmp_path: Path) -> None:
-    values = bind(plan, proofs, ["localhost"] * 2, "run1", tmp_path / "attempt", tmp_path / "scratch")
+    image = [{"node": "localhost", "digest": "sha256:image", "target": "image.sif"}]
+    here = with_receipts(proofs, "image", image)
+    values = bind(plan, here, ["localhost"] * 2, "run1", tmp_path / "attempt", tmp_path / "scratch")
     assert len(values) == 2
     for rank, own in enumerate(values):
         # What only the rank's node knows is filled in there.
-        assert plan.bindings.keys() - own.keys() <= {"HOST_NAME", "HOST_ADDR", "INTERFACE"}
-        assert all(own.values())
+        assert plan.bindings.keys() - own.keys() <= {"HOST_NAME", "HOST_ADDR", "INTERFACE", "USER_IDS"}
+        assert {name for name, value in own.items() if not value} <= {
+            *("WEIGHTS_PATH", "DRAFT_PATH", "OVERLAY_MOUNTS")
+        }
+        assert weights_folder(own) == tmp_path / "model"
         assert own["RANK_DIR"] == str(tmp_path / f"attempt/rank{rank}")
         assert own["RUN_ID"] == "run1"
     assert values[0]["API_PORT"] != values[0]["MASTER_PORT"]

@@ -181,7 +181,10 @@ def test_a_container_gets_one_mount_a_file_read_only(made: Set) -> None:
     made.add("one", DIFF)
     overlay = made.lay()
     words = [word for pair in mounts(overlay, made.folder) for word in RUNTIMES["docker"].mount(*pair)]
-    assert words == ["--volume", f"{made.folder}/overlay/pkg/a.py:/site/pkg/a.py:ro"]
+    assert words == [
+        "--mount",
+        f"type=bind,source={made.folder}/overlay/pkg/a.py,target=/site/pkg/a.py,readonly",
+    ]
     filled = fill_all(["run", "${OVERLAY_MOUNTS}", "x"], {"OVERLAY_MOUNTS": "\n".join(words)})
     assert filled == ["run", *words, "x"]
     assert fill_all(["run", "${OVERLAY_MOUNTS}", "x"], {"OVERLAY_MOUNTS": ""}) == ["run", "x"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from serve_repro.launch.failure import PointFailed
+from serve_repro.launch.leftovers import processes_of
 from serve_repro.launch.readiness import BootLog, wait_until_serving
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan
@@ -61,7 +62,9 @@ def wait(
     logs: list[Path] | None = None,
     watch: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    return wait_until_serving(plan, at[0], at[1], set, logs or [], watch)
+    return wait_until_serving(
+        plan, at[0], lambda: {found.pid for found in processes_of(at[1])}, logs or [], watch
+    )
 
 
 def test_a_healthy_server_of_the_right_model_that_brings_tokens_is_ready(plan: Plan) -> None:
@@ -149,7 +152,8 @@ def test_a_stranger_on_the_port_is_never_measured(plan: Plan) -> None:
 def test_a_server_that_has_overwritten_its_mark_is_known_by_its_session(plan: Plan) -> None:
     """As vLLM's processes do, when they set their titles."""
     with serving(marked=False) as (base, run_id):
-        wait_until_serving(plan, base, run_id, lambda: {os.getsid(0)}, [], lambda _: None)
+        ours = {found.pid for found in processes_of(run_id, sessions={os.getsid(0)})}
+        wait_until_serving(plan, base, lambda: ours, [], lambda _: None)
 
 
 def test_no_server_at_all_ends_by_the_absolute_limit_however_much_it_logs(

@@ -16,7 +16,7 @@ import pytest
 from serve_repro.documents import file_sha256
 from serve_repro.errors import UserError
 from serve_repro.recipe.recipe import ModelSource
-from serve_repro.weights.locate import Found, locate
+from serve_repro.weights.locate import Found, locate, seen_at
 from serve_repro.weights.manifest import files_of, manifest
 from serve_repro.weights.receipt import recheck, verify
 
@@ -83,6 +83,15 @@ def test_in_the_hub_layout_the_pinned_revision_counts_whatever_main_says(tmp_pat
     hub = put_hub(tmp_path, PINNED, OTHER, main=OTHER)
     found = locate(model(PINNED), [str(tmp_path)])
     assert found == Found(hub / "snapshots" / PINNED, "hub", PINNED)
+
+
+def test_a_container_sees_the_blobs_that_a_snapshot_leads_to(tmp_path: Path) -> None:
+    hub = put_hub(tmp_path, PINNED, main=PINNED)
+    linked = manifest("org/tiny", locate(model(PINNED), [str(tmp_path)]))
+    assert linked["mount"] == str(hub)
+    assert seen_at(linked, "/model") == f"/model/snapshots/{PINNED}"
+    plain = manifest("org/tiny", Found(put_model(tmp_path / "tiny"), "plain", None))
+    assert (plain["mount"], seen_at(plain, "/model")) == (str(tmp_path / "tiny"), "/model")
 
 
 def put_note(plain: Path, revision: str, file: str = "config.json") -> None:

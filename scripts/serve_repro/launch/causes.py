@@ -7,6 +7,17 @@ from pathlib import Path
 
 KNOWN = [
     (r"^serve-repro: cannot be started", "its command cannot be started"),
+    (
+        r"Cannot connect to the Docker daemon|error during connect|failed to connect to the docker API",
+        "the node's Docker daemon does not answer",
+    ),
+    (r"permission denied .* Docker (daemon|API)", "this user may not use the node's Docker daemon"),
+    (
+        r"[Nn]o such image|image not known|No such file or directory.*\.(sif|sqsh)",
+        "the node does not have the image any more",
+    ),
+    (r"invalid mount config|statfs .*: no such file", "a folder to mount is not on the node"),
+    (r"error gathering device information|stat /dev/.*: no such file", "a device is not on the node"),
     (r"[Aa]ddress already in use|EADDRINUSE", "the port was taken by another process"),
     (r"No space left on device", "a disk or /dev/shm is full"),
     (

@@ -5,6 +5,7 @@ its standard output, and stops when its standard input ends: whoever started it 
 Slurm carries both streams to other nodes, so that one machine and many work alike.
 
     {"event": "started", "pid": ..., "host": ..., "address": ..., "interface": ...}
+    {"event": "contained", "pid": ...}
     {"event": "beat"}
     {"event": "stopping", "code": ..., "asked": ...}
     {"event": "ended", "code": ..., "asked": ..., "killed": [...], "left": [...]}
@@ -29,7 +30,7 @@ from typing import Any
 import psutil
 
 from serve_repro.driver import CONSTANTS
-from serve_repro.launch import leftovers
+from serve_repro.launch import containers, leftovers
 from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.network import own_address
 from serve_repro.plan.bindings import fill_all, fill_env
@@ -44,8 +45,8 @@ class Holder:
     """One rank of one attempt.
 
     Args:
-        order: what the supervisor wrote: {rank, run_id, folder, start: {argv, env}, cleanup, values,
-            master, stop_s}; `values` lacks only what the node itself knows.
+        order: what the supervisor wrote: {rank, run_id, folder, start: {argv, env}, cleanup, left,
+            first_process, values, master, stop_s}; `values` lacks only what the node itself knows.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -53,6 +54,7 @@ class Holder:
         self._shared_memory: set[Path] = set()
         self._asked: str | None = None
         self._sessions: set[int] = set()
+        self._roots: list[psutil.Process] = []
         self._scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
         for number in _STOPS:
             signal.signal(number, self._remember)
@@ -80,10 +82,13 @@ class Holder:
             "HOST_ADDR": address,
             "INTERFACE": interface,
             "SCRATCH": str(self._scratch),
+            "USER_IDS": f"{os.getuid()}:{os.getgid()}",
         }
         start = self._order["start"]
         argv, env = fill_all(start["argv"], values), fill_env(start["env"], values)
         folder = Path(self._order["folder"])
+        if "CACHE_DIR" in values:
+            Path(values["CACHE_DIR"]).mkdir(parents=True, exist_ok=True)
         with (folder / "server.log").open("ab") as log:
             try:
                 process = subprocess.Popen(
@@ -104,7 +109,7 @@ class Holder:
         _write(folder / "started.json", started | {"argv": argv, "env": env})
         _say("started", **started)
         try:
-            self._watch(process)
+            self._watch(process, values)
             # At once: ending what belongs to the rank takes seconds, and the others are waiting.
             _say("stopping", code=process.returncode, asked=self._asked)
         finally:
@@ -113,7 +118,7 @@ class Holder:
         _say("ended", code=code, asked=self._asked, killed=killed, left=left)
         return 0 if self._asked and not left else 1
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], values: dict[str, str]) -> None:
         """Until the rank ends, a signal comes, or standard input ends."""
         selector = selectors.DefaultSelector()
         selector.register(sys.stdin.buffer, selectors.EVENT_READ)
@@ -125,14 +130,28 @@ class Holder:
             if now - beat > CONSTANTS.beat_every_s:
                 beat = now
                 _say("beat")
+                self._find_container(values)
             if now - noted > CONSTANTS.note_shared_memory_every_s:
                 noted = now
                 self._note_shared_memory()
 
+    def _find_container(self, values: dict[str, str]) -> None:
+        """Learn the first process of the rank's container: no session or parent of ours leads to it."""
+        command = self._order.get("first_process")
+        if command is None or self._roots:
+            return
+        try:
+            pid = int(containers.ask(fill_all(command["argv"], values)))
+            self._roots = [psutil.Process(pid)] if pid else []
+        except (containers.NoAnswer, ValueError, psutil.NoSuchProcess):
+            return  # it is not there yet, or no more
+        if self._roots:
+            _say("contained", pid=pid)
+
     def _end(
         self, process: subprocess.Popen[bytes], values: dict[str, str]
-    ) -> tuple[list[str], list[int]]:
-        """TERM, grace, KILL, clean up; returns (what had to be killed, process ids that are left)."""
+    ) -> tuple[list[str], list[str]]:
+        """TERM, grace, clean up, KILL; returns (what had to be killed, what is left)."""
         self._note_shared_memory()
         if process.poll() is None:
             process.terminate()
@@ -140,17 +159,21 @@ class Holder:
         while time.monotonic() < deadline and (process.poll() is None or self._processes()):
             time.sleep(CONSTANTS.poll_s)
         self._note_shared_memory()
-        killed, remaining = leftovers.kill_all(self._processes, CONSTANTS.kill_grace_s)
-        left = [entry.pid for entry in remaining]
-        if not _ended(process):
-            left.append(process.pid)
+        # A container first: its processes may be another user's, whom only the engine can kill.
         for command in self._order["cleanup"]:
-            _clean_up(fill_all(command["argv"], values))
+            containers.clean_up(fill_all(command["argv"], values))
+        killed, remaining = leftovers.kill_all(self._processes, CONSTANTS.kill_grace_s)
+        left = [f"process {entry.pid}" for entry in remaining]
+        if not _ended(process):
+            left.append(f"process {process.pid}")
+        if self._order.get("left"):
+            left += containers.left(fill_all(self._order["left"]["argv"], values))
         leftovers.remove_shared_memory(self._shared_memory)
         return killed, left
 
     def _processes(self) -> list[psutil.Process]:
-        return leftovers.processes_of(self._order["run_id"], self._order["rank"], self._sessions)
+        run_id, rank = self._order["run_id"], self._order["rank"]
+        return leftovers.processes_of(run_id, rank, self._sessions, self._roots)
 
     def _note_shared_memory(self) -> None:
         self._shared_memory |= leftovers.shared_memory_of(self._processes())
@@ -165,15 +188,6 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-def _clean_up(argv: list[str]) -> None:
-    """One command, whose failure is told and keeps nothing else from being cleaned up."""
-    try:
-        # Its words go to the log: standard output is the supervisor's.
-        subprocess.run(argv, check=False, timeout=60, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"clean-up: {error}", file=sys.stderr)
 
 
 def _say(event: str, **facts: Any) -> None:

@@ -21,7 +21,10 @@ _POLL_S = 0.02
 
 
 def processes_of(
-    run_id: str, part: int | str | None = None, sessions: Collection[int] = ()
+    run_id: str,
+    part: int | str | None = None,
+    sessions: Collection[int] = (),
+    roots: Collection[psutil.Process] = (),
 ) -> list[psutil.Process]:
     """Living processes on this machine that belong to an attempt, or to one part of it.
 
@@ -30,22 +33,33 @@ def processes_of(
         part: a rank's number, or "client".
         sessions: sessions that the attempt started (ids of their first processes). vLLM's processes
             write their titles over their environments, and with that over the mark.
+        roots: first processes of the attempt's containers: all others there descend from them, and
+            are in no session of ours.
     """
     marks = {f"{RUN_ID}={run_id}".encode()}
     if part is not None:
         marks.add(f"{PART}={part}".encode())
     found = []
+    contained = {pid for root in roots for pid in _family(root)}
     for process in psutil.process_iter(["status"]):
         if process.info["status"] == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
             continue
         try:
-            ours = os.getsid(process.pid) in sessions
+            ours = process.pid in contained or os.getsid(process.pid) in sessions
             ours = ours or marks <= set(Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"))
         except OSError:  # it ended, or it is another user's
             continue
         if ours:
             found.append(process)
     return found
+
+
+def _family(root: psutil.Process) -> list[int]:
+    """A process and all that descend from it; none once it is gone (its id may be another's then)."""
+    try:
+        return [root.pid, *(child.pid for child in root.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def shared_memory_of(processes: list[psutil.Process]) -> set[Path]:
@@ -73,7 +87,7 @@ def kill(processes: list[psutil.Process], grace_s: float) -> list[psutil.Process
     for process in processes:
         try:
             process.kill()
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # another user's stays in what is returned
             continue
     # Not psutil.wait_procs: it takes a child's exit code away from whoever started the child, and waits
     # for zombies, which an idle first process of a container may never take.

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from serve_repro.documents import write_json
 from serve_repro.driver import CONSTANTS
-from serve_repro.launch import leftovers
+from serve_repro.launch import containers, leftovers
 from serve_repro.launch.causes import known_cause, tail
 from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.exits import describe_exit
@@ -117,13 +120,17 @@ class Ranks:
         """Where a rank's log, attestations and status go."""
         return self._attempt / f"rank{rank}"
 
-    def sessions_here(self) -> set[int]:
-        """The session of rank 0, which runs on this node."""
-        return {
-            rank.said["started"]["pid"]
-            for rank in self.started
-            if rank.plan.rank == 0 and "started" in rank.said
-        }
+    def processes_here(self) -> set[int]:
+        """Ids of the processes of rank 0, which runs on this node."""
+        sessions, roots = set(), []
+        for rank in self.started:
+            if rank.plan.rank == 0 and "started" in rank.said:
+                sessions.add(rank.said["started"]["pid"])
+            if rank.plan.rank == 0 and "contained" in rank.said:
+                with suppress(psutil.NoSuchProcess):
+                    roots.append(psutil.Process(rank.said["contained"]["pid"]))
+        run_id = self._values[0]["RUN_ID"]
+        return {found.pid for found in leftovers.processes_of(run_id, None, sessions, roots)}
 
     def start(self) -> None:
         """Start the highest rank first, rank 0 last: it is the one that waits for the others."""
@@ -139,6 +146,8 @@ class Ranks:
                     "folder": str(folder.absolute()),
                     "start": plan.start.model_dump(),
                     "cleanup": [command.model_dump() for command in plan.cleanup],
+                    "left": plan.left and plan.left.model_dump(),
+                    "first_process": plan.first_process and plan.first_process.model_dump(),
                     "values": values,
                     "master": values["MASTER_ADDR"],
                     "stop_s": self._plan.readiness.stop_s,
@@ -199,20 +208,27 @@ class Ranks:
             if ended.get("killed"):
                 names = ", ".join(ended["killed"])
                 LOGGER.info("rank %d: killed after the grace: %s", rank.plan.rank, names)
-            outlived += [f"rank {rank.plan.rank}: process {pid}" for pid in ended.get("left", [])]
-            outlived += [f"rank {rank.plan.rank}: process {pid}" for pid in self._end_orphans(rank)]
+            outlived += [f"rank {rank.plan.rank}: {what}" for what in ended.get("left", [])]
+            outlived += [f"rank {rank.plan.rank}: {what}" for what in self._end_orphans(rank)]
         LOGGER.info("ranks stopped after %.1f s", time.monotonic() - started)
         if outlived:
             raise PointFailed("stop", f"outlived the stop: {'; '.join(outlived)}")
 
-    def _end_orphans(self, rank: Rank) -> list[int]:
-        """End what a holder that was itself killed has left on this machine; returns what remains.
+    def _end_orphans(self, rank: Rank) -> list[str]:
+        """End what a holder that was itself killed has left; returns what remains.
 
-        On other nodes Slurm ends the processes, since they belong to the step.
+        On other nodes Slurm ends the processes, since they belong to the step. A container belongs to
+        no step: it is removed by its name, on whatever node.
         """
         if "ended" in rank.said:
             return []
-        run_id = self._values[rank.plan.rank]["RUN_ID"]
+        values = self._values[rank.plan.rank]
+        run_id = values["RUN_ID"]
+        prefix = fill_all(rank.plan.prefix, values)
+        for command in rank.plan.cleanup:
+            containers.clean_up([*prefix, *fill_all(command.argv, values)])
+        there = rank.plan.left
+        contained = containers.left([*prefix, *fill_all(there.argv, values)]) if there else []
         started = rank.said.get("started")
         here = started is not None and started["host"] == socket.gethostname()
         sessions = {started["pid"]} if started is not None and here else set()
@@ -223,7 +239,7 @@ class Ranks:
             LOGGER.info("rank %d: its holder was lost; killed: %s", rank.plan.rank, ", ".join(killed))
         if started is not None and here:
             shutil.rmtree(started["scratch"], ignore_errors=True)
-        return [process.pid for process in left]
+        return [*(f"process {process.pid}" for process in left), *contained]
 
 
 def _end(holder: subprocess.Popen[str]) -> None:

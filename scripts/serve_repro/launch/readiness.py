@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_repro.driver import CONSTANTS
-from serve_repro.launch import api, leftovers, network
+from serve_repro.launch import api, network
 from serve_repro.launch.failure import PointFailed
 from serve_repro.plan.model import Plan
 
@@ -75,8 +75,7 @@ class BootLog:
 def wait_until_serving(
     plan: Plan,
     base: str,
-    run_id: str,
-    sessions: Callable[[], set[int]],
+    ours: Callable[[], set[int]],
     logs: list[Path],
     watch: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -85,8 +84,7 @@ def wait_until_serving(
     Args:
         plan: the point.
         base: http://host:port of the API.
-        run_id: the attempt's mark: only a server that carries it is ours,
-        sessions: or one that belongs to these sessions on this node.
+        ours: ids of the attempt's processes on this node: only a server among them is measured.
         logs: the ranks' logs, by rank.
         watch: called with the stage's name at every look; raises if a rank ended or a stop came.
 
@@ -100,7 +98,7 @@ def wait_until_serving(
     _wait_healthy(plan, base, BootLog(logs), watch, started)
     healthy = time.monotonic() - started
     LOGGER.info("API is healthy after %.1f s", healthy)
-    _check_owner(base, run_id, sessions())
+    _check_owner(base, ours())
     model = _check_model(plan, base)
     _complete(plan, base, watch)
     seconds = time.monotonic() - started
@@ -137,11 +135,10 @@ def _wait_healthy(
         time.sleep(CONSTANTS.poll_s)
 
 
-def _check_owner(base: str, run_id: str, sessions: set[int]) -> None:
-    """The process that listens must carry our mark: never measure a stranger."""
+def _check_owner(base: str, ours: set[int]) -> None:
+    """The process that listens must be the attempt's: never measure a stranger."""
     port = int(base.rsplit(":", 1)[1])
     holders = network.listeners(port)
-    ours = {process.pid for process in leftovers.processes_of(run_id, sessions=sessions)}
     if holders and not ours & set(holders):
         raise PointFailed(
             "ready",

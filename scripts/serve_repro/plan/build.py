@@ -39,6 +39,7 @@ def make_plan(recipe: Recipe, site: Site, concurrency: int) -> model.Plan:
         image=RUNTIMES[site.runtime].image(recipe),
         runtime=site.runtime,
         runner=site.runner,
+        cache_root=site.cache_root,
         nodes=site.nodes,
         patches=recipe.patches,
         topology=_topology(recipe, site),
@@ -99,6 +100,8 @@ def _rank_plans(recipe: Recipe, site: Site, concurrency: int) -> list[model.Rank
                 prefix=RUNNERS[site.runner],
                 start=runtime.start(serve, image, name, site),
                 cleanup=runtime.cleanup(name, site),
+                left=runtime.left and runtime.left(name, site),
+                first_process=runtime.first_process and runtime.first_process(name, site),
             )
         )
     return plans

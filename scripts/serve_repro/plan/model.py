@@ -24,6 +24,10 @@ class RankPlan(Strict):
     """What is started there: the runtime (container) around `vllm serve`."""
     cleanup: list[Command]
     """What removes the rank's container, should it outlive its start command."""
+    left: Command | None = None
+    """Prints the container's name while it is there."""
+    first_process: Command | None = None
+    """Prints the id of the container's first process; null: the rank is started as our own child."""
 
 
 class Topology(Strict):
@@ -117,6 +121,8 @@ class Plan(Strict):
     """Image reference without tag where a container is used, else envs/<name>."""
     runtime: str
     runner: str
+    cache_root: str | None
+    """Folder on each node that keeps compiled code between attempts; null: none is kept."""
     nodes: list[str]
     """Nodes that may serve: as many as there are ranks, or more to choose from."""
     patches: list[str]

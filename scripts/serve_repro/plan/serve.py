@@ -90,7 +90,9 @@ def serve_env(recipe: Recipe, site: Site, rank: int, view: View) -> dict[str, st
         "SERVE_REPRO_RUN_ID": "${RUN_ID}",
         "SERVE_REPRO_RANK": str(rank),
         "TMPDIR": view.scratch,
-        "VLLM_CACHE_ROOT": f"{view.results}/cache",
+        "VLLM_CACHE_ROOT": f"{view.cache}/vllm",
+        "TRITON_CACHE_DIR": f"{view.cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{view.cache}/inductor",
         "VLLM_HOST_IP": "${HOST_ADDR}",
         "GLOO_SOCKET_IFNAME": "${INTERFACE}",
     }

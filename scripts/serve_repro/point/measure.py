@@ -28,7 +28,7 @@ from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
 from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
-from serve_repro.point.values import bind
+from serve_repro.point.values import bind, weights_folder
 from serve_repro.runtimes import RUNTIMES
 
 LOGGER = logging.getLogger("serve_repro")
@@ -52,7 +52,8 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     place = find_place(plan)
     check_proofs(plan, place.nodes, proofs)
     started = datetime.now(UTC)
-    run_id = f"{started:%Y%m%dT%H%M%S}-{plan.digest()[:8]}"
+    job = f"-job{place.job.job_id}" if place.job else ""
+    run_id = f"{started:%Y%m%dT%H%M%S}-{plan.digest()[:8]}{job}"
     attempt = folder / "attempts" / f"{started:%Y%m%dT%H%M%SZ}"
     # Sockets live here: their paths may have no more than 107 characters.
     scratch = Path(tempfile.mkdtemp(prefix="serve-repro-"))
@@ -122,7 +123,7 @@ def _drive(
     try:
         ranks.start()
         logs = [ranks.folder(rank.rank) / "server.log" for rank in plan.ranks]
-        serving = wait_until_serving(plan, base, values[0]["RUN_ID"], ranks.sessions_here, logs, watch)
+        serving = wait_until_serving(plan, base, ranks.processes_here, logs, watch)
         write_json(attempt / "serving.json", serving)
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")
@@ -176,7 +177,7 @@ def _save_job(place: Place, attempt: Path) -> None:
 
 def _prepare_hub(plan: Plan, values: dict[str, str]) -> None:
     traces = Path(values["TRACES_DIR"]) if plan.client.hub_traces else None
-    hub.prepare(Path(values["HUB_DIR"]), plan.client.tokenizer, Path(values["WEIGHTS_DIR"]), traces)
+    hub.prepare(Path(values["HUB_DIR"]), plan.client.tokenizer, weights_folder(values), traces)
 
 
 def _launched(plan: Plan, values: list[dict[str, str]]) -> dict[str, Any]:

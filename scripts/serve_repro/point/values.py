@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from serve_repro.documents import read_json
-from serve_repro.errors import UserError
+from serve_repro.documents import digest, read_json
 from serve_repro.image.environment import python_of
 from serve_repro.launch.network import choose_ports, own_address
 from serve_repro.patches.overlay import mounts
 from serve_repro.plan.model import Plan
 from serve_repro.point.proofs import Proofs
 from serve_repro.runtimes import RUNTIMES
-
-EXECUTABLE = {("process", "local"), ("process", "srun")}
-"""(runtime, runner) pairs that this version can start; others are planned and shown only."""
-
-
-def check_executable(plan: Plan) -> None:
-    """Refuse what can only be planned.
-
-    Raises:
-        UserError: the site's runtime or runner cannot be started by this version.
-    """
-    if (plan.runtime, plan.runner) not in EXECUTABLE:
-        raise UserError(
-            f"this version plans runtime {plan.runtime} on runner {plan.runner}, and cannot start it",
-            where=f"config/sites/{plan.site}.yaml",
-            expected=" or ".join(sorted(f"{runtime} on {runner}" for runtime, runner in EXECUTABLE)),
-            remedy="scripts/show_plan.py prints the commands for you to run by hand",
-        )
 
 
 def bind(
@@ -50,15 +33,15 @@ def bind(
     """
     api_port, master_port = choose_ports(plan.ports, 2)
     master, _ = own_address(nodes[-1])
-    models = proofs.weights[0]["models"]
+    target, draft = _model(proofs.weights[0]["models"][0]), _model(proofs.weights[0]["models"][-1])
     shared = {
         "RUN_ID": run_id,
         "RUN_DIR": str(attempt.absolute()),
-        "WEIGHTS_DIR": str(Path(models[0]["folder"]).absolute()),
-        "DRAFT_DIR": str(Path(models[-1]["folder"]).absolute()),
+        "WEIGHTS_MOUNT": target[0],
+        "WEIGHTS_PATH": target[1],
+        "DRAFT_MOUNT": draft[0],
+        "DRAFT_PATH": draft[1],
         "IMAGE_DIGEST": proofs.image[0]["digest"],
-        # Not resolved: a venv's Python is a link, and its place is what makes it the venv's.
-        "SERVE_PYTHON": str(python_of(plan.image.removeprefix("envs/")).absolute()),
         "CLIENT_PYTHON": str(python_of("client").absolute()),
         "PATCH_DIR": str(proofs.patch_folder.absolute()),
         "TRACES_DIR": str(Path(proofs.dataset["folder"]).absolute()),
@@ -68,13 +51,38 @@ def bind(
         "MASTER_PORT": str(master_port),
         "API_PORT": str(api_port),
     }
+    if "SERVE_PYTHON" in plan.bindings:
+        # Not resolved: a venv's Python is a link, and its place is what makes it the venv's.
+        shared["SERVE_PYTHON"] = str(python_of(plan.image.removeprefix("envs/")).absolute())
     if "OVERLAY_MOUNTS" in plan.bindings:
         shared["OVERLAY_MOUNTS"] = "\n".join(_overlay_mounts(plan, proofs.patch_folder))
+    files = {receipt["node"]: receipt.get("target", "") for receipt in proofs.image}
+    key = cache_key(proofs)
+    every = []
     # A rank's holder adds what only its node knows: its address, and a scratch folder of its own.
-    return [
-        {**shared, "NODE": node, "RANK_DIR": str((attempt / f"rank{rank}").absolute())}
-        for rank, node in enumerate(nodes)
-    ]
+    for rank, node in enumerate(nodes):
+        folder = attempt.absolute() / f"rank{rank}"
+        root = f"{plan.cache_root}/{key}/rank{rank}" if plan.cache_root else str(folder / "cache")
+        own = {"NODE": node, "RANK_DIR": str(folder), "CACHE_DIR": root, "IMAGE_FILE": files[node]}
+        every.append(shared | own)
+    return every
+
+
+def cache_key(proofs: Proofs) -> str:
+    """What compiled code belongs to: the image, and the patches over it."""
+    return digest([proofs.image[0]["digest"], proofs.patches[0]["digest"]])[:16]
+
+
+def weights_folder(values: Mapping[str, str]) -> Path:
+    """Where the model's weights are on a node, from the names' values."""
+    return Path(f"{values['WEIGHTS_MOUNT']}{values['WEIGHTS_PATH']}")
+
+
+def _model(receipt: dict[str, Any]) -> tuple[str, str]:
+    """(folder to mount, the model's place in it with a slash before it, or nothing)."""
+    mount, folder = Path(receipt["mount"]), Path(receipt["folder"])
+    inner = folder.relative_to(mount)
+    return str(mount.absolute()), "" if inner == Path() else f"/{inner}"
 
 
 def _overlay_mounts(plan: Plan, folder: Path) -> list[str]:

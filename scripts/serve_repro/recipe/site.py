@@ -62,7 +62,9 @@ class Container(Strict):
     """How containers are started here."""
 
     command: Annotated[list[str], Field(min_length=1)]
-    """The runtime's command: [docker], or [sudo, docker]."""
+    """The runtime's command: [docker], [sudo, docker], [env, KEY=value, podman]."""
+    user: Literal["caller", "image"] = "caller"
+    """As whom a rank runs: who started the workflow, or whom the image says (docker, podman)."""
     images: str | None = None
     """Folder for image files on each node's own disk; apptainer and enroot need it."""
     devices: list[str] = []
@@ -71,16 +73,34 @@ class Container(Strict):
     """Supplementary groups."""
     ulimits: dict[str, str] = {}
     """Resource limits."""
-    shm_size: str
-    """Size of /dev/shm."""
+    shm_size: str | None = None
+    """Size of /dev/shm, for docker alone; null: the host's own /dev/shm is what counts."""
     capabilities: list[str] = []
     """Added capabilities."""
     security_options: list[str] = []
     """Security options."""
     privileged: bool = False
     """All privileges; shown aloud in the plan."""
+    options: list[str] = []
+    """More words for the runtime's run, exec or start."""
     mounts: list[Mount] = []
     """More folders of the host."""
+
+
+_WITHOUT = {
+    "podman": {"shm_size"},
+    "apptainer": {"shm_size", "groups", "security_options", "privileged", "user"},
+    "enroot": {
+        "shm_size",
+        "groups",
+        "security_options",
+        "privileged",
+        "user",
+        "devices",
+        "capabilities",
+    },
+}
+"""Keys that a runtime has no words for: it gives what the host has, and a rank's user has, anyway."""
 
 
 class Mirror(Strict):
@@ -127,7 +147,7 @@ class Site(Strict):
     """What each node has."""
     runner: Literal["local", "srun"]
     """How a rank is started on its node: a child process here, or a Slurm step."""
-    runtime: Literal["process", "docker"]
+    runtime: Literal["process", "docker", "podman", "apptainer", "enroot"]
     """What a rank runs in: a pinned Python environment, or a container."""
     container: Container | None = None
     """How containers are started; needed unless runtime is process."""
@@ -139,6 +159,8 @@ class Site(Strict):
     """Usable host memory of a node in MiB; needed by recipes that take a share of it."""
     weight_roots: Annotated[list[str], Field(min_length=1)]
     """Folders that are searched for weights, in order. Environment variables are expanded."""
+    cache_root: str | None = None
+    """Folder on each node for compiled code, by image and patch set; null: none is kept."""
     api_host: str
     """Address that the API listens on."""
     ports: Ports
@@ -154,6 +176,10 @@ class Site(Strict):
     def _consistent(self) -> Site:
         if self.runtime != "process" and self.container is None:
             raise ValueError(f"runtime {self.runtime} needs the section 'container'")
+        if self.container is not None:
+            without = _WITHOUT.get(self.runtime, set()) & self.container.model_fields_set
+            if without:
+                raise ValueError(f"runtime {self.runtime} has no container.{', '.join(sorted(without))}")
         if self.runner == "srun" and self.slurm is None:
             raise ValueError("runner srun needs the section 'slurm'")
         if self.runner == "local" and self.nodes != ["localhost"]:

@@ -11,11 +11,12 @@ from serve_repro.runtimes.view import View
 VIEW = View(
     # Not the `vllm` script: its first line holds an absolute path, which a moved checkout breaks.
     vllm=["${SERVE_PYTHON}", "-m", "vllm.entrypoints.cli.main"],
-    weights="${WEIGHTS_DIR}",
-    draft="${DRAFT_DIR}",
+    weights="${WEIGHTS_MOUNT}${WEIGHTS_PATH}",
+    draft="${DRAFT_MOUNT}${DRAFT_PATH}",
     patches="${PATCH_DIR}",
     results="${RANK_DIR}",
     scratch="${SCRATCH}",
+    cache="${CACHE_DIR}",
     overlay="${RUN_DIR}/view",
 )
 

@@ -15,5 +15,7 @@ class View(NamedTuple):
     patches: str
     results: str
     scratch: str
+    cache: str
+    """Compiled code."""
     overlay: str | None = None
     """Folder of the patched packages, first on PYTHONPATH; None: changed files are mounted instead."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 from serve_repro.errors import UserError
 from serve_repro.recipe.recipe import ModelSource
@@ -17,6 +18,22 @@ class Found(NamedTuple):
     layout: str
     revision: str | None
     """The hub commit, where the layout tells it."""
+
+    @property
+    def mount(self) -> Path:
+        """What a container must see: the hub layout's files are links that lead to its blobs."""
+        return self.folder.parents[1] if self.layout == "hub" else self.folder
+
+
+def seen_at(model: Mapping[str, Any], target: str) -> str:
+    """Where a model's folder is when its `mount` is seen at `target`, as a container sees it.
+
+    Args:
+        model: a model's entry of a manifest or of a receipt.
+        target: the mount's place in the container, such as /model.
+    """
+    inner = PurePosixPath(model["folder"]).relative_to(model["mount"])
+    return str(PurePosixPath(target) / inner)
 
 
 def locate(model: ModelSource, roots: list[str]) -> Found:

@@ -96,7 +96,7 @@ def hash_files(folder: Path, files: list[Path], label: str) -> dict[str, str]:
 
 
 def manifest(model_id: str, found: Found) -> dict[str, Any]:
-    """{model, layout, revision, folder, files: [{path, bytes, sha256}], digest}."""
+    """{model, layout, revision, folder, mount, files: [{path, bytes, sha256}], digest}."""
     files = files_of(found.folder)
     check_complete(found.folder, files)
     hashes = hash_files(found.folder, files, model_id)
@@ -113,6 +113,7 @@ def manifest(model_id: str, found: Found) -> dict[str, Any]:
         "layout": found.layout,
         "revision": found.revision,
         "folder": str(found.folder),
+        "mount": str(found.mount),
         "files": listed,
         "digest": f"sha256:{digest(listed)}",
     }

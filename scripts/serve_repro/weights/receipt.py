@@ -50,6 +50,7 @@ def verify(manifest: dict[str, Any], node: str) -> dict[str, Any]:
         "node": node,
         "digest": manifest["digest"],
         "folder": manifest["folder"],
+        "mount": manifest["mount"],
         "files": [_status(folder, name) | {"sha256": hashes[name]} for name in sorted(wanted)],
     }
 

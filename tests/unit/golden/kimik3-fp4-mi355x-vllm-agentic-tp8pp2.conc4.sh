@@ -23,9 +23,13 @@ NODE=  # this rank's node: node r of the allocation
 RUN_DIR=  # folder of this attempt
 RANK_DIR=  # folder of one rank in it
 SCRATCH=  # short-lived folder on the node, removed at the end
-WEIGHTS_DIR=  # verified folder of the model's weights
-DRAFT_DIR=  # verified folder of the draft model's weights
+CACHE_DIR=  # folder of compiled code: this attempt's, or the site's for this image and patch set
+WEIGHTS_MOUNT=  # folder with the model's verified weights, links' targets included
+WEIGHTS_PATH=  # their place in it, /snapshots/<revision> in hub layout; nothing otherwise
+DRAFT_MOUNT=  # the same for the draft model's weights
+DRAFT_PATH=  # and their place in it
 IMAGE_DIGEST=  # digest that the image was resolved to
+USER_IDS=  # user and group that start the rank, as numbers
 CLIENT_PYTHON=  # Python of the client's environment
 PATCH_DIR=  # folder of the built patch set
 OVERLAY_MOUNTS=  # the words that mount patched files over the image's own, any number of them
@@ -49,6 +53,7 @@ srun \
   --init \
   --name "serve-repro-kimik3-fp4-mi355x-vllm-agentic-tp8pp2-conc4-${RUN_ID}-r1" \
   --pull never \
+  --user "${USER_IDS}" \
   --network host \
   --ipc host \
   --shm-size 128G \
@@ -62,11 +67,16 @@ srun \
   --security-opt seccomp=unconfined \
   --privileged \
   --add-host "${HOST_NAME}:${HOST_ADDR}" \
-  --volume "${WEIGHTS_DIR}:/model:ro" \
-  --volume "${PATCH_DIR}:/patches:ro" \
-  --volume "${RANK_DIR}:/results" \
-  --volume "${DRAFT_DIR}:/draft:ro" \
-  --volume /sys:/sys ${OVERLAY_MOUNTS} \
+  --mount "type=bind,source=${WEIGHTS_MOUNT},target=/model,readonly" \
+  --mount "type=bind,source=${DRAFT_MOUNT},target=/draft,readonly" \
+  --mount "type=bind,source=${PATCH_DIR},target=/patches,readonly" \
+  --mount "type=bind,source=${RANK_DIR},target=/results" \
+  --mount "type=bind,source=${CACHE_DIR},target=/cache" \
+  --mount "type=bind,source=${SCRATCH},target=/tmp" \
+  --mount type=bind,source=/sys,target=/sys ${OVERLAY_MOUNTS} \
+  --env HOME=/tmp \
+  --env USER=serve-repro \
+  --env LOGNAME=serve-repro \
   --env HF_HUB_OFFLINE=1 \
   --env TRANSFORMERS_OFFLINE=1 \
   --env VLLM_NO_USAGE_STATS=1 \
@@ -75,7 +85,9 @@ srun \
   --env "SERVE_REPRO_RUN_ID=${RUN_ID}" \
   --env SERVE_REPRO_RANK=1 \
   --env TMPDIR=/tmp \
-  --env VLLM_CACHE_ROOT=/results/cache \
+  --env VLLM_CACHE_ROOT=/cache/vllm \
+  --env TRITON_CACHE_DIR=/cache/triton \
+  --env TORCHINDUCTOR_CACHE_DIR=/cache/inductor \
   --env "VLLM_HOST_IP=${HOST_ADDR}" \
   --env "GLOO_SOCKET_IFNAME=${INTERFACE}" \
   --env "NCCL_SOCKET_IFNAME=${INTERFACE}" \
@@ -95,7 +107,7 @@ srun \
   --env VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=3600 \
   --workdir /results \
   --entrypoint bash "vllm/vllm-openai-rocm@${IMAGE_DIGEST}" \
-  -c 'exec "$@"' bash vllm serve /model \
+  -c 'exec "$@"' bash vllm serve "/model${WEIGHTS_PATH}" \
   --served-model-name moonshotai/Kimi-K3 \
   --tensor-parallel-size 8 \
   --pipeline-parallel-size 2 \
@@ -117,7 +129,7 @@ srun \
   --no-async-scheduling \
   --compilation-config '{"mode":3,"cudagraph_mode":"FULL_AND_PIECEWISE","max_cudagraph_capture_size":44,"custom_ops":["+fused_rms_norm_gated"],"cudagraph_capture_sizes":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44]}' \
   --kv-transfer-config '{"kv_connector":"SimpleCPUOffloadConnector","kv_role":"kv_both","kv_connector_extra_config":{"cpu_bytes_to_use_per_rank":187375000000,"lazy_offload":false}}' \
-  --speculative-config '{"model":"/draft","num_speculative_tokens":2,"method":"dspark","attention_backend":"TRITON_MLA","kv_cache_dtype":"auto","draft_sample_method":"probabilistic","rejection_sample_method":"synthetic","synthetic_acceptance_length":2.51}' \
+  --speculative-config "{\"model\":\"/draft${DRAFT_PATH}\",\"num_speculative_tokens\":2,\"method\":\"dspark\",\"attention_backend\":\"TRITON_MLA\",\"kv_cache_dtype\":\"auto\",\"draft_sample_method\":\"probabilistic\",\"rejection_sample_method\":\"synthetic\",\"synthetic_acceptance_length\":2.51}" \
   --nnodes 2 \
   --node-rank 1 \
   --master-addr "${MASTER_ADDR}" \
@@ -136,6 +148,7 @@ srun \
   --init \
   --name "serve-repro-kimik3-fp4-mi355x-vllm-agentic-tp8pp2-conc4-${RUN_ID}-r0" \
   --pull never \
+  --user "${USER_IDS}" \
   --network host \
   --ipc host \
   --shm-size 128G \
@@ -149,11 +162,16 @@ srun \
   --security-opt seccomp=unconfined \
   --privileged \
   --add-host "${HOST_NAME}:${HOST_ADDR}" \
-  --volume "${WEIGHTS_DIR}:/model:ro" \
-  --volume "${PATCH_DIR}:/patches:ro" \
-  --volume "${RANK_DIR}:/results" \
-  --volume "${DRAFT_DIR}:/draft:ro" \
-  --volume /sys:/sys ${OVERLAY_MOUNTS} \
+  --mount "type=bind,source=${WEIGHTS_MOUNT},target=/model,readonly" \
+  --mount "type=bind,source=${DRAFT_MOUNT},target=/draft,readonly" \
+  --mount "type=bind,source=${PATCH_DIR},target=/patches,readonly" \
+  --mount "type=bind,source=${RANK_DIR},target=/results" \
+  --mount "type=bind,source=${CACHE_DIR},target=/cache" \
+  --mount "type=bind,source=${SCRATCH},target=/tmp" \
+  --mount type=bind,source=/sys,target=/sys ${OVERLAY_MOUNTS} \
+  --env HOME=/tmp \
+  --env USER=serve-repro \
+  --env LOGNAME=serve-repro \
   --env HF_HUB_OFFLINE=1 \
   --env TRANSFORMERS_OFFLINE=1 \
   --env VLLM_NO_USAGE_STATS=1 \
@@ -162,7 +180,9 @@ srun \
   --env "SERVE_REPRO_RUN_ID=${RUN_ID}" \
   --env SERVE_REPRO_RANK=0 \
   --env TMPDIR=/tmp \
-  --env VLLM_CACHE_ROOT=/results/cache \
+  --env VLLM_CACHE_ROOT=/cache/vllm \
+  --env TRITON_CACHE_DIR=/cache/triton \
+  --env TORCHINDUCTOR_CACHE_DIR=/cache/inductor \
   --env "VLLM_HOST_IP=${HOST_ADDR}" \
   --env "GLOO_SOCKET_IFNAME=${INTERFACE}" \
   --env "NCCL_SOCKET_IFNAME=${INTERFACE}" \
@@ -182,7 +202,7 @@ srun \
   --env VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=3600 \
   --workdir /results \
   --entrypoint bash "vllm/vllm-openai-rocm@${IMAGE_DIGEST}" \
-  -c 'exec "$@"' bash vllm serve /model \
+  -c 'exec "$@"' bash vllm serve "/model${WEIGHTS_PATH}" \
   --served-model-name moonshotai/Kimi-K3 \
   --tensor-parallel-size 8 \
   --pipeline-parallel-size 2 \
@@ -204,7 +224,7 @@ srun \
   --no-async-scheduling \
   --compilation-config '{"mode":3,"cudagraph_mode":"FULL_AND_PIECEWISE","max_cudagraph_capture_size":44,"custom_ops":["+fused_rms_norm_gated"],"cudagraph_capture_sizes":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44]}' \
   --kv-transfer-config '{"kv_connector":"SimpleCPUOffloadConnector","kv_role":"kv_both","kv_connector_extra_config":{"cpu_bytes_to_use_per_rank":187375000000,"lazy_offload":false}}' \
-  --speculative-config '{"model":"/draft","num_speculative_tokens":2,"method":"dspark","attention_backend":"TRITON_MLA","kv_cache_dtype":"auto","draft_sample_method":"probabilistic","rejection_sample_method":"synthetic","synthetic_acceptance_length":2.51}' \
+  --speculative-config "{\"model\":\"/draft${DRAFT_PATH}\",\"num_speculative_tokens\":2,\"method\":\"dspark\",\"attention_backend\":\"TRITON_MLA\",\"kv_cache_dtype\":\"auto\",\"draft_sample_method\":\"probabilistic\",\"rejection_sample_method\":\"synthetic\",\"synthetic_acceptance_length\":2.51}" \
   --nnodes 2 \
   --node-rank 0 \
   --master-addr "${MASTER_ADDR}" \
