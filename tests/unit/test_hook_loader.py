@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,86 +13,8 @@ from serve_repro_hooks import EXIT_NOT_PATCHED, kind_of
 from serve_repro_hooks.cpu_synthetic_acceptance import accept
 
 from serve_repro.documents import file_sha256
-from serve_repro.patches.attestation import read_attestations
 
-BASE = Path(__file__).parents[2]
-
-HOOK = """
-def install():
-    from victim import part
-    part.answer = lambda: "patched"
-    return ["part.answer"]
-"""
-BROKEN_HOOK = """
-def install():
-    raise SystemExit("even this must not let the process go on")
-"""
-AS_VLLM = """
-import importlib.metadata, multiprocessing, sys
-multiprocessing.current_process().name = sys.argv[1]
-for plugin in importlib.metadata.entry_points(group="vllm.general_plugins"):
-    try:
-        plugin.load()()
-    except Exception:
-        pass  # as vLLM does
-loaded = [name for name in sys.modules if name.startswith(("victim", "serve_repro_hooks."))]
-from victim import part
-print(part.answer(), loaded)
-"""
-"""What vLLM does in each of its processes, in small."""
-
-
-class Server:
-    """A place with a package that is to be patched, and one patch set."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(
-            BASE / "patches/hooks", folder / "hooks", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        (folder / "packages/victim").mkdir(parents=True)
-        (folder / "packages/victim/__init__.py").touch()
-        self.part = folder / "packages/victim/part.py"
-        self.part.write_text('def answer():\n    return "plain"\n', encoding="utf-8")
-        self.set(HOOK)
-
-    def set(self, code: str, sha256: str | None = None, module: str = "victim.part") -> None:
-        """Make the one hook of the set this code, for a target with this hash (None: the right one)."""
-        (self.folder / "hooks/serve_repro_hooks/fake.py").write_text(code, encoding="utf-8")
-        target = {"module": module, "sha256": {"victim 1": sha256 or file_sha256(self.part)}}
-        entry = {
-            "id": "fake",
-            "hook": "fake",
-            "targets": [target],
-            "superseded_by": "victim.own_remedy",
-            "processes": ["worker", "api"],
-        }
-        (self.folder / "overlay.json").write_text('{"patches": []}', encoding="utf-8")
-        (self.folder / "set.json").write_text(json.dumps({"hooks": [entry]}), encoding="utf-8")
-
-    def run(self, process: str, patched: bool = True) -> subprocess.CompletedProcess[str]:
-        env = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{self.folder}/hooks:{self.folder}/packages",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        if patched:
-            env |= {
-                "SERVE_REPRO_PATCH_SET": f"{self.folder}/set.json",
-                "SERVE_REPRO_ATTESTATIONS": f"{self.folder}/attestations.jsonl",
-                "SERVE_REPRO_RANK": "1",
-            }
-        return subprocess.run(
-            [sys.executable, "-c", AS_VLLM, process],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-
-    def attested(self) -> list[dict[str, Any]]:
-        return read_attestations(self.folder / "attestations.jsonl")
+from .hook_server import BROKEN_HOOK, HOOK, Server
 
 
 @pytest.fixture
@@ -230,18 +147,30 @@ def test_targets_of_different_versions_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("process", "kind"),
+    ("process", "argv", "kind"),
     [
-        ("VllmWorker-7", "worker"),
-        ("VllmWorkerProc-1", "worker"),
-        ("EngineCore", "engine"),
-        ("EngineCore_DP0", "engine"),
-        ("MainProcess", "api"),
-        ("ApiServer_0", "api"),
+        ("VllmWorker-7", ["-c", "--multiprocessing-fork"], "worker"),
+        ("VllmWorkerProc-1", [], "worker"),
+        ("EngineCore", ["/bin/vllm", "serve", "m"], "engine"),
+        ("EngineCore_DP0", [], "engine"),
+        ("ApiServer_0", [], "api"),
+        ("MainProcess", ["/bin/vllm", "serve", "m"], "api"),
+        ("MainProcess", ["/p/vllm/model_executor/models/registry.py"], None),
+        ("MainProcess", ["/bin/vllm", "bench", "serve"], None),
+        ("MainProcess", [], None),
+        ("Process-1", ["/bin/vllm", "serve", "m"], None),
+        ("VLLM_DP_Coordinator", ["/bin/vllm", "serve", "m"], None),
     ],
 )
-def test_the_kind_of_a_process_follows_from_its_name(process: str, kind: str) -> None:
-    assert kind_of(process) == kind
+def test_the_kind_of_a_process_follows_from_what_vllm_calls_it(
+    process: str, argv: list[str], kind: str | None
+) -> None:
+    assert kind_of(process, argv) == kind
+
+
+def test_a_main_process_that_does_not_serve_stays_as_it_is(server: Server) -> None:
+    assert server.run("MainProcess", command="inspect").stdout == "plain []\n"
+    assert server.attested() == []
 
 
 def accepted(rates: list[float], uniform: list[float]) -> dict[tuple[int, int], int]:

@@ -1,9 +1,12 @@
 """The one entry point that vLLM's plugin loader calls, once in each of its own processes.
 
-vLLM calls `register` in the API server, the engine core and the workers, and in no helper process:
-that is the whole process rule. `register` reads the patch set that the plan points at, checks each
-hook's target against the hash it was written for, installs it, and leaves one line of attestation a
-hook. Whatever goes wrong ends the process: a server that should be patched never serves unpatched.
+Default deny: a hook is installed in vLLM's server, engine and workers, known by the names and words
+that vLLM starts them with. A helper of vLLM's own that loads plugins too (it looks into a model's
+class, say) stays as it is, and other programs never come here: only vLLM asks for this entry point.
+
+`register` reads the patch set that the plan points at, checks each hook's target against the hash it
+was written for, installs it, and leaves one line of attestation a hook and process. Whatever goes
+wrong ends the process: a server that should be patched never serves unpatched.
 
 Nothing heavy is imported here; a hook imports its target only when it is installed.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import traceback
@@ -21,57 +24,89 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-KINDS = {"VllmWorker": "worker", "EngineCore": "engine"}
-"""How vLLM names its processes -> what series.yaml calls them; any other one is the API's."""
+KINDS = {"VllmWorker": "worker", "EngineCore": "engine", "ApiServer": "api"}
+"""How vLLM names the processes that it starts -> what series.yaml calls them."""
 
 EXIT_NOT_PATCHED = 78
 """Exit code of a process that refuses to go on unpatched (EX_CONFIG)."""
 
+_replaced: dict[str, list[str]] = {}
+"""What each hook that is in this process's memory has replaced; a forked child has its parent's."""
+
+_attested: set[tuple[int, str]] = set()
+"""(process id, patch) of the lines that were written."""
+
+_busy = False
+"""Whether hooks are being installed: an import on the way may bring vLLM to load plugins again."""
+
 
 def register() -> None:
-    """Install every hook of the patch set that is for this kind of process, or end the process."""
+    """Install every hook of the patch set that is for this kind of process, or end the process.
+
+    A second call in the same process changes nothing.
+    """
+    global _busy
     set_path = os.environ.get("SERVE_REPRO_PATCH_SET")
-    if not set_path:
+    kind = kind_of(multiprocessing.current_process().name, sys.argv)
+    if not set_path or kind is None or _busy:
         return
-    kind = kind_of(multiprocessing.current_process().name)
+    _busy = True
     hooks = json.loads(Path(set_path).read_text(encoding="utf-8"))["hooks"]
     overlay = json.loads(Path(set_path).with_name("overlay.json").read_text(encoding="utf-8"))
     # What lies over the image comes first: hooks are for the files that result.
     for entry in [*overlay["patches"], *hooks]:
-        if kind not in entry["processes"]:
-            continue
-        line: dict[str, Any] = {
-            "patch": entry["id"],
-            "rank": int(os.environ["SERVE_REPRO_RANK"]),
-            "pid": os.getpid(),
-            "process": kind,
-            "installed": False,
-        }
-        try:
-            if "hook" in entry:
-                line["targets"] = checked(entry)
+        if kind in entry["processes"] and (os.getpid(), entry["id"]) not in _attested:
+            _install(entry, kind)
+    _busy = False
+
+
+def kind_of(process: str, argv: list[str]) -> str | None:
+    """worker, engine or api, from a process's name and command line; None: none of vLLM's own."""
+    if process == "MainProcess":  # whoever was started by a command line
+        return "api" if argv[1:2] == ["serve"] else None
+    return next((kind for name, kind in KINDS.items() if process.startswith(name)), None)
+
+
+def _install(entry: dict[str, Any], kind: str) -> None:
+    line: dict[str, Any] = {
+        "patch": entry["id"],
+        "rank": int(os.environ["SERVE_REPRO_RANK"]),
+        "pid": os.getpid(),
+        "process": kind,
+        "installed": False,
+    }
+    try:
+        if "hook" in entry:
+            line["targets"] = checked(entry)
+            if entry["id"] not in _replaced:
                 hook = importlib.import_module(f"serve_repro_hooks.{entry['hook']}")
-                line["replaced"] = hook.install()
-            else:
-                line["targets"] = overlaid(entry)
-            line["installed"] = True
-        except BaseException as error:
-            line["reason"] = f"{type(error).__name__}: {error}"
-            traceback.print_exc()
-        _attest(line)
-        if not line["installed"]:
-            print(
-                f"serve_repro_hooks: {entry['id']} is not installed: {line['reason']}",
-                file=sys.stderr,
-                flush=True,
-            )
-            # Not sys.exit: vLLM's loaders catch exceptions, and then serve without the patch.
-            os._exit(EXIT_NOT_PATCHED)
+                _replaced[entry["id"]] = hook.install()
+            line["replaced"] = _replaced[entry["id"]]
+        else:
+            line["targets"] = overlaid(entry)
+        line["installed"] = True
+    except BaseException as error:
+        line["reason"] = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+    _attest(line)
+    if not line["installed"]:
+        print(
+            f"serve_repro_hooks: {entry['id']} is not installed: {line['reason']}",
+            file=sys.stderr,
+            flush=True,
+        )
+        # Not sys.exit: vLLM's loaders catch exceptions, and then serve without the patch.
+        os._exit(EXIT_NOT_PATCHED)
+    _attested.add((os.getpid(), entry["id"]))
 
 
-def kind_of(process: str) -> str:
-    """worker, engine or api, from a process's name."""
-    return next((kind for name, kind in KINDS.items() if process.startswith(name)), "api")
+def _again_in_child(_: object) -> None:
+    register()
+
+
+# A forked engine or worker inherits vLLM's mark that plugins are loaded, and would not come here.
+# This is called in it once it has its own name. A spawned one begins anew, as vLLM has it.
+multiprocessing.util.register_after_fork(_again_in_child, _again_in_child)
 
 
 def source_of(module: str) -> Path:
