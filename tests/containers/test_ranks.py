@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -50,7 +51,7 @@ for place in (model, "/patches"):
         told[place] = os.strerror(error.errno)
 for place in ("/results", "/cache", "/tmp", os.environ["HOME"]):
     open(place + "/mine", "w").close()
-told["hooks"] = os.environ.get("PYTHONPATH")
+told["shared"] = os.statvfs("/dev/shm").f_blocks
 print("SEEN " + json.dumps(told), flush=True)
 runpy.run_path("/usr/local/lib/serve_stub.py", run_name="__main__")
 """
@@ -196,6 +197,8 @@ def test_a_whole_point_is_measured_in_containers(setup: Setup) -> None:
         told = json.loads(line.removeprefix("SEEN "))
         assert told["argv"] == ["/usr/local/bin/vllm", "serve"]
         assert told["config"] == '{"here": 1}'
+        shared = os.statvfs("/dev/shm").f_blocks  # of which apptainer gives a part
+        assert told["shared"] >= (shared // 4 if setup.nodes[0].runtime == "apptainer" else shared)
         model = f"/model/snapshots/{REVISION}"
         assert (told[model], told["/patches"]) == ("Read-only file system",) * 2
         assert (setup.attempt / f"rank{rank}/mine").is_file()
