@@ -183,7 +183,7 @@ class Sweep:
 
     def tables(self, recipe: str) -> list[str]:
         """The patches whose rows are laid over the image's tuned GEMM table."""
-        return [patch.id for patch in self.patches(recipe) if patch.table is not None]
+        return self._tables(self.recipes[recipe].patches)
 
     def tuned_gpu(self, recipe: str) -> list[str]:
         """[gfx, compute units] of the only GPU whose rows are kept; empty: those of all."""
@@ -225,7 +225,15 @@ class Sweep:
         for name, recipe in self.recipes.items():
             kept = [patch for patch in recipe.patches if switches.get(patch, True)]
             kept += [patch for patch in added if patch not in kept]
-            self.recipes[name] = recipe.model_copy(update={"patches": kept})
+            changed: dict[str, Any] = {"patches": kept}
+            if self._tables(recipe.patches) and not self._tables(kept):
+                changed["tuned_gemm"] = None  # the rows were switched off, and their table with them
+            self.recipes[name] = recipe.model_copy(update=changed)
+
+    def _tables(self, ids: list[str]) -> list[str]:
+        """Those of the patches that bring rows for the tuned GEMM table."""
+        tables = {patch.id for patch in self._series.patches if patch.table is not None}
+        return [name for name in ids if name in tables]
 
     def _check_patches(self, recipe: Recipe) -> None:
         tables = self.tables(recipe.name)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +29,7 @@ from .fault_proxy import Fault, FaultProxy, fault_proxy
 from .nodes import Node, apptainer_node, docker_node, podman_node, small_disk
 from .oci_layout import layer, write_layout
 
+PROGRAM = Path(__file__).parents[2] / "scripts/pull_image.py"
 LAYER = 3_000_000
 LONG = 24_000_000  # more than sockets between registry and engine hold by themselves
 # User u, password p.
@@ -57,10 +63,17 @@ def image(push: Push, proxy: FaultProxy) -> Resolved:
 
 
 def nothing_half(engine: Engine, image: Resolved, node: Node) -> None:
+    """No image, by the engine's own account, and no part of a file."""
+    nothing_whole(engine, image, node)
+    if node.images.exists():
+        assert not list(node.images.glob("*.part"))
+
+
+def nothing_whole(engine: Engine, image: Resolved, node: Node) -> None:
     """No image, by the engine's own account, and no file that could be taken for one."""
     assert engine.present(image) is None
     if node.images.exists():
-        left = [path.name for path in node.images.iterdir() if path.suffix != ".work"]
+        left = [path.name for path in node.images.iterdir() if path.suffix not in (".work", ".part")]
         assert not [name for name in left if image.digest.removeprefix("sha256:") in name]
     else:
         assert image.config.removeprefix("sha256:") not in node.run("image", "ls", "-aq", "--no-trunc")
@@ -194,6 +207,30 @@ def test_a_registry_killed_in_the_middle_that_comes_back(engine: Engine, short: 
         with killed_in_the_middle(registry, proxy, again=True):
             assert have(engine, image, "n2", waits=(1, 1, 1, 1)).tries >= 1
         assert engine.present(image) == image.config
+
+
+def test_a_pull_that_was_killed_leaves_no_image_and_no_lock(
+    engine: Engine, image: Resolved, node: Node, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """All of it, as Slurm does with a step."""
+    layers = [{"digest": digest} for digest in image.layers]
+    document = image._asdict() | {"image": image.name, "bytes": image.size, "layers": layers}
+    (tmp_path / "image.json").write_text(json.dumps(document), encoding="utf-8")
+    receipt = tmp_path / "receipt.json"
+    words = ["--image", str(tmp_path / "image.json"), "--engine", json.dumps(site_of(node))]
+    words += ["--node", "localhost", "--history", str(tmp_path / "h"), "--output", str(receipt)]
+    proxy.fault = Fault("slow", rate=LAYER / 3)
+    began = proxy.body_bytes
+    step = subprocess.Popen([sys.executable, str(PROGRAM), *words], start_new_session=True)
+    while proxy.body_bytes - began < LAYER / 2 and step.poll() is None:
+        time.sleep(0.02)
+    os.killpg(step.pid, signal.SIGKILL)
+    step.wait()
+    proxy.fault = None
+    nothing_whole(engine, image, node)
+    assert not receipt.exists()
+    assert have(engine, image, "localhost", waits=(0.1,)).tries >= 1
+    assert engine.present(image) == image.config
 
 
 def test_too_little_space_is_told_before_anything_travels(

@@ -57,7 +57,7 @@ for word in words:
 
 _REAL = {f"scripts/{name}.py" for name in ("plan", "build_patches", "make_traces")}
 
-_SNAKEMAKE = (
+SNAKEMAKE = (
     "import sys; sys.executable = sys.argv.pop(1); from snakemake.cli import main; sys.exit(main())"
 )
 
@@ -170,7 +170,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shim.write_text(_SHIM.format(python=sys.executable, real=_REAL), encoding="utf-8")
     shim.chmod(0o755)
     run = subprocess.run(
-        [sys.executable, "-c", _SNAKEMAKE, str(shim), "--profile", "local", "--quiet", "all"],
+        [sys.executable, "-c", SNAKEMAKE, str(shim), "--profile", "local", "--quiet", "all"],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -157,6 +157,19 @@ def test_wrong_settings_are_refused_before_anything_starts(config: dict[str, Any
     assert told in str(error.value)
 
 
+def test_switches_change_what_is_planned_and_no_more() -> None:
+    config = {"recipes": ["kimik3-fp4-mi355x-vllm-agentic-tp8pp2"], "site": "mi355x-amds"}
+    name = config["recipes"][0]
+    sweep = Sweep(config, BASE)
+    off = Sweep({**config, "patches": {"k3-tuned-gemm": False, "kv-block-ranges": True}}, BASE)
+    before, after = sweep.plan(name, 4), off.plan(name, 4)
+    assert set(before.patches) - set(after.patches) == {"k3-tuned-gemm"}
+    assert after.patches[-1] == "kv-block-ranges"
+    assert any("AITER_CONFIG_GEMM_BF16" in word for word in before.ranks[0].start.argv)
+    assert not any("AITER_CONFIG_GEMM_BF16" in word for word in after.ranks[0].start.argv)
+    assert sweep.patch_set_id(name) != off.patch_set_id(name)
+
+
 def test_what_is_past_its_date_is_told() -> None:
     settings = {"recipes": ["kimik3-fp4-mi355x-vllm-agentic-tp8pp2"], "site": "mi355x-amds"}
     sweep = Sweep(settings, BASE)

@@ -20,7 +20,7 @@ from serve_repro.patches.apply import Change
 LIMIT_S = 600.0
 TOLD_LINES = 10
 
-WITHHELD = ("patch", "pip", "pip3", "curl", "wget", "git-fetch")
+WITHHELD = ("patch", "pip", "pip3", "curl", "wget")
 """Programs that a script does not find: patch applies with fuzz, the others bring unpinned files."""
 
 _NOTHING = '#!/bin/sh\necho "$(basename "$0") is withheld from patch scripts" >&2\nexit 1\n'
