@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import signal
 import sys
 import time
@@ -18,6 +21,7 @@ from serve_repro.image.pull import have
 from serve_repro.launch import leftovers
 from serve_repro.launch.failure import PointFailed
 from serve_repro.launch.ranks import Ranks
+from serve_repro.patches.attestation import read_attestations
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan
 from serve_repro.point.measure import measure
@@ -30,7 +34,7 @@ from serve_repro.weights.locate import Found
 from serve_repro.weights.manifest import manifest
 from serve_repro.weights.receipt import verify
 
-from .conftest import Image, Push, resolved, site_of
+from .conftest import PACKAGES, Image, Push, resolved, site_of
 from .nodes import Node
 from .oci_layout import Layer, layer
 
@@ -39,9 +43,14 @@ REVISION = "1" * 40
 
 # What a rank sees and may do, told in its log; then the stand-in for vLLM.
 _VLLM = b"""#!/usr/bin/python3
-import json, os, runpy, sys
+import importlib.metadata, json, multiprocessing, os, runpy, sys
+multiprocessing.current_process().name = "VllmWorker-0"
+for plugin in importlib.metadata.entry_points(group="vllm.general_plugins"):
+    plugin.load()()
+from victim import part
 model = sys.argv[2]
-told = {"argv": sys.argv[:2], "user": os.getuid(), "config": open(model + "/config.json").read()}
+told = {"argv": sys.argv[:2], "patched": part.answer(), "user": os.getuid()}
+told["config"] = open(model + "/config.json").read()
 for place in (model, "/patches"):
     try:
         open(place + "/mine", "w")
@@ -50,10 +59,25 @@ for place in (model, "/patches"):
         told[place] = os.strerror(error.errno)
 for place in ("/results", "/cache", "/tmp", os.environ["HOME"]):
     open(place + "/mine", "w").close()
-told["hooks"] = os.environ.get("PYTHONPATH")
+told["shared"] = os.statvfs("/dev/shm").f_blocks
 print("SEEN " + json.dumps(told), flush=True)
 runpy.run_path("/usr/local/lib/serve_stub.py", run_name="__main__")
 """
+
+_VICTIM = b"def answer():\n    return 'plain'\n"
+_HOOK = """
+def install():
+    from victim import part
+    part.answer = lambda: "patched"
+    return ["part.answer"]
+"""
+_SET = {
+    "id": "fake",
+    "hook": "fake",
+    "targets": [{"module": "victim.part", "sha256": {"victim 1": hashlib.sha256(_VICTIM).hexdigest()}}],
+    "superseded_by": None,
+    "processes": ["worker"],
+}
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +87,8 @@ def telling(push: Push, base: Layer) -> Image:
     files = {
         "usr/local/bin/vllm": (_VLLM, 0o755),
         "usr/local/lib/serve_stub.py": (stub, 0o644),
+        f"{PACKAGES}/victim/__init__.py": (b"", 0o644),
+        f"{PACKAGES}/victim/part.py": (_VICTIM, 0o644),
     }
     return push("org/ranks", [base, layer(files)])
 
@@ -88,16 +114,16 @@ class Setup:
             dataset={"digest": "sha256:traces", "folder": str(folder)},
             client={"digest": "sha256:client"},
         )
-        (folder / "patches").mkdir()
-        for name, content in (
-            ("set", {"hooks": []}),
-            ("overlay", {"patches": [], "files": [], "roots": {}}),
-        ):
+        hooks = folder / "patches/hooks"
+        shutil.copytree(BASE / "patches/hooks", hooks, ignore=shutil.ignore_patterns("__pycache__"))
+        (hooks / "serve_repro_hooks/fake.py").write_text(_HOOK, encoding="utf-8")
+        overlay: dict[str, Any] = {"patches": [], "files": [], "roots": {}}
+        for name, content in (("set", {"hooks": [_SET]}), ("overlay", overlay)):
             (folder / f"patches/{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
     def _plan(self, image: Image) -> Plan:
         recipe = load(BASE / "config/recipes/tiny-cpu-tp1pp2.yaml", Recipe)
-        kept = recipe.model_dump(exclude_unset=True) | {"patches": [], "kv_offload": None}
+        kept = recipe.model_dump(exclude_unset=True) | {"patches": ["fake"], "kv_offload": None}
         kept["image"] = {"reference": image.reference}
         kept["replay"]["duration_s"] = 3
         del kept["model"]["made"]
@@ -195,10 +221,15 @@ def test_a_whole_point_is_measured_in_containers(setup: Setup) -> None:
         (line,) = [line for line in setup.log(rank).splitlines() if line.startswith("SEEN ")]
         told = json.loads(line.removeprefix("SEEN "))
         assert told["argv"] == ["/usr/local/bin/vllm", "serve"]
+        assert told["patched"] == "patched"
         assert told["config"] == '{"here": 1}'
+        shared = os.statvfs("/dev/shm").f_blocks  # of which apptainer gives a part
+        assert told["shared"] >= (shared // 4 if setup.nodes[0].runtime == "apptainer" else shared)
         model = f"/model/snapshots/{REVISION}"
         assert (told[model], told["/patches"]) == ("Read-only file system",) * 2
         assert (setup.attempt / f"rank{rank}/mine").is_file()
+        (said,) = read_attestations(setup.attempt / f"rank{rank}/attestations.jsonl")
+        assert (said["patch"], said["rank"], said["installed"]) == ("fake", rank, True)
         (cache,) = (setup.folder / "caches").glob(f"*/rank{rank}")
         assert (cache / "mine").is_file()
         started = json.loads((setup.attempt / f"rank{rank}/started.json").read_text())

@@ -15,8 +15,8 @@ from serve_repro.runtimes.container import (
     settings,
 )
 
-_HOST = ["/dev/shm", "/etc/hosts"]  # noqa: S108
-"""What --contain leaves out; the workers of a rank share memory."""
+_HOSTS = "/etc/hosts"
+"""What --contain leaves out. It gives a /dev/shm of the rank's own, half the memory, gone with it."""
 
 
 def start(serve: Command, image: str, name: str, site: Site) -> Command:
@@ -26,14 +26,16 @@ def start(serve: Command, image: str, name: str, site: Site) -> Command:
     words = [*limits(site), *container.command, "exec", "--cleanenv", "--contain", "--no-home"]
     words += each("--add-caps", [f"CAP_{name}" for name in container.capabilities])
     words += container.options
-    for device in [*container.devices, *_HOST]:
+    for device in [*container.devices, _HOSTS]:
         words += ["--bind", device]
     for bind in binds(serve, site):
         words += mount(bind.source, bind.target, read_only=bind.read_only)
     words += overlays(serve)
-    words += ["--pwd", VIEW.results, "${IMAGE_FILE}", *ENTRY, *serve.argv]
-    # Not --env, which splits values at commas. HOME is --home's alone, and / without it.
-    env = {key: value for key, value in environment(serve).items() if key != "HOME"}
+    env = environment(serve)
+    # It sets HOME itself, whatever it is told, and the folder need not be there.
+    home = ["env", f"HOME={env.pop('HOME')}"]
+    words += ["--pwd", VIEW.results, "${IMAGE_FILE}", *ENTRY, *home, *serve.argv]
+    # Not --env, which splits values at commas.
     return Command(argv=words, env={f"APPTAINERENV_{key}": value for key, value in env.items()})
 
 
