@@ -119,8 +119,26 @@ def test_a_registry_that_asks_to_wait(
     assert have(engine, image, "n2", waits=(0.1, 0.1, 0.1)).tries >= 1
 
 
+def log_in(node: Node, registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As user u, the way that each runtime knows."""
+    if node.runtime == "enroot":
+        line = f"machine {registry.partition(':')[0]} login u password p\n"
+        (node.folder / "config/.credentials").write_text(line, encoding="utf-8")
+    elif node.runtime == "apptainer":
+        monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "u")
+        monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "p")
+    else:
+        plain = ["--tls-verify=false"] if node.runtime == "podman" else []
+        node.run("login", *plain, "--username", "u", "--password", "p", registry)
+
+
 def test_a_registry_that_wants_a_login(
-    engine: Engine, image: Resolved, node: Node, short: Path, registry: Registry
+    engine: Engine,
+    image: Resolved,
+    node: Node,
+    short: Path,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = short / "auth"
     folder.mkdir()
@@ -132,6 +150,8 @@ def test_a_registry_that_wants_a_login(
         with pytest.raises(UserError, match=r"(?s)wants a login.*looked for"):
             have(engine, there, "n2", waits=(0,))
         nothing_half(engine, there, node)
+        log_in(node, locked.address, monkeypatch)
+        assert have(engine, there, "n2", waits=()).tries == 1
     finally:
         locked.stop()
         shutil.rmtree(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from pathlib import Path
 
 from serve_repro.image.call import call
@@ -35,4 +35,4 @@ class Podman(Docker):
     def stores(self) -> list[Path]:
         """Folders that a pull fills: layers are buffered in the second."""
         root = call([*self.command, "info", "--format", "{{.Store.GraphRoot}}"]).strip()
-        return [Path(root), Path(tempfile.gettempdir())]
+        return [Path(root), Path(os.environ.get("TMPDIR") or "/var/tmp")]  # noqa: S108 - podman's own
