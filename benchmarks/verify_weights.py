@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from serve_repro.weights.manifest import hash_files
+from serve_repro.weights.hashing import hash_files
 from serve_repro.weights.receipt import recheck
 
 MIB = 1_048_576
@@ -80,7 +80,7 @@ def main(arguments: argparse.Namespace) -> None:
         folder = Path(name)
         files = make_files(folder, arguments.files, arguments.gb)
         total = sum((folder / path).stat().st_size for path in files) / GB
-        hashes = hash_files(folder, files, "made")
+        hashes = hash_files(folder, files, "made").hashes
         rates = {
             "ours": total / seconds(lambda: hash_files(folder, files, "made"), arguments.repeats),
             "sha256sum, 1 process": total / seconds(lambda: sha256sum(folder, 1), arguments.repeats),

@@ -18,3 +18,5 @@ class Settings(Strict):
     """Where to run them: the name of config/sites/<name>.yaml."""
     concurrencies: list[int] | None = None
     """Only these points, of those that the recipes have; null: all."""
+    weight_overrides: dict[str, str] = {}
+    """{model id: folder}: take the model from exactly there, and do not search the site's roots."""
