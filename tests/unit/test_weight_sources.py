@@ -12,6 +12,8 @@ from serve_repro.documents import file_sha256
 from serve_repro.errors import UserError
 from serve_repro.recipe.load import parse
 from serve_repro.recipe.recipe import ModelSource
+from serve_repro.recipe.site import Site
+from serve_repro.sweep import Sweep
 from serve_repro.weights.links import check_links
 from serve_repro.weights.locate import Found, locate, named
 from serve_repro.weights.manifest import files_of, manifest
@@ -212,3 +214,27 @@ def test_a_glance_sees_sizes_and_times_of_plain_folders_and_revisions_of_hub_one
     (hub / "refs/main").write_text(OTHER, encoding="utf-8")
     assert seen([model()], where) != unpinned
     assert seen([model(PINNED)], where) == seen([model(PINNED)], sources(roots=["gone"])) == ""
+
+
+BASE = Path(__file__).parents[2]
+SETTINGS = {"recipes": ["tiny-cpu-tp1pp2"], "site": "dev-slurm"}
+
+
+def test_only_a_shared_root_lets_one_node_hash_for_all() -> None:
+    sweep = Sweep(SETTINGS, BASE)
+    assert sweep.first_node("tiny-cpu-tp1pp2") is None
+    shared = {"shared_weight_roots": sweep.site.weight_roots}
+    sweep.site = sweep.site.model_copy(update=shared)
+    assert sweep.first_node("tiny-cpu-tp1pp2") == "node1"
+
+
+@pytest.mark.parametrize("more", [{"shared_weight_roots": ["x"]}, {"download_weights_to": "x"}])
+def test_a_root_that_is_shared_or_written_is_one_of_the_roots(more: dict[str, Any]) -> None:
+    site = Sweep(SETTINGS, BASE).site.model_dump()
+    with pytest.raises(UserError, match="root x is not one of weight_roots"):
+        parse(site | more, Site, "site")
+
+
+def test_a_named_folder_is_for_a_model_of_the_recipes() -> None:
+    with pytest.raises(UserError, match="weight_overrides: none of the recipes has the model a/b"):
+        Sweep(SETTINGS | {"weight_overrides": {"a/b": "/x"}}, BASE)
