@@ -43,8 +43,8 @@ rule resolve_weights:
         "../envs/workflow/conda.yaml"
     params:
         sources=lambda wildcards: json.dumps(SWEEP.weight_sources(wildcards.recipe)),
-        # Weight files are no inputs. A plain folder's sizes and times make this step stale, and
-        # what follows it only if the bytes differ.
+        # Weight files are no inputs: they would be hashed on every call. Sizes and times of a
+        # plain folder's make this step stale instead, and with it verification and points.
         seen=lambda wildcards: SWEEP.weights_seen(wildcards.recipe),
     shell:
         r"""

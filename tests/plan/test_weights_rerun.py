@@ -67,6 +67,20 @@ def test_a_new_file_and_a_lost_one_do_too(sweep: Checkout) -> None:
     assert sweep.stale() == STALE
 
 
+def test_a_touched_shard_costs_as_much_as_a_replaced_one(sweep: Checkout) -> None:
+    """The price of not reading them: a copy that keeps times costs nothing."""
+    copy = Path(shutil.copy2(shard(sweep), f"{shard(sweep)}.copy"))
+    copy.replace(shard(sweep))
+    assert sweep.stale() == set()
+    shard(sweep).touch()
+    assert sweep.stale() == STALE
+
+
+def test_a_link_that_dangles_is_seen(sweep: Checkout) -> None:
+    shard(sweep).with_name("zz").symlink_to("nowhere")
+    assert sweep.stale() == STALE
+
+
 def test_a_byte_that_keeps_size_and_time_is_not_seen_from_afar(sweep: Checkout) -> None:
     """The honest limit: a full verification finds it, and -R verify_weights asks for one."""
     path = shard(sweep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from serve_repro.documents import digest
@@ -35,10 +36,16 @@ def seen(models: list[ModelSource], sources: Mapping[str, Any]) -> str:
             if found.layout == "hub":
                 told += [] if model.revision else [[model.id, found.revision]]
                 continue
-            for path in files_of(found.folder):
-                status = (found.folder / path).stat()
-                told.append([model.id, str(path), status.st_size, status.st_mtime_ns])
+            told += [[model.id, *_status(found.folder, path)] for path in files_of(found.folder)]
         except (UserError, OSError):
             # The step itself says what is wrong, in full.
             continue
     return digest(told) if told else ""
+
+
+def _status(folder: Path, file: Path) -> list[Any]:
+    try:
+        status = (folder / file).stat()
+    except OSError as error:
+        return [str(file), error.errno]
+    return [str(file), status.st_size, status.st_mtime_ns]
