@@ -129,8 +129,12 @@ def main(arguments: argparse.Namespace) -> None:
             f"huggingface_hub {hub_version}": lambda: hub_client(folder, hashes),
             READER: lambda: one_reader(folder),
         }
-        rates = {label: total / seconds(run, arguments.repeats) for label, run in ways.items()}
-        rates[MEMORY] = total / seconds(lambda: one_core(total), arguments.repeats)
+        ways[MEMORY] = lambda: one_core(total)
+        rates = dict.fromkeys(ways, 0.0)
+        # Round by round: what else the machine does then meets all of them alike.
+        for _ in range(arguments.repeats):
+            for label, run in ways.items():
+                rates[label] = max(rates[label], total / seconds(run, 1))
         proof = receipt(folder, files, hashes)
         again_ms = 1000 * seconds(lambda: recheck(proof), 20)
     print(f"{total:.1f} GB in {len(files)} files, {cores} cores, best of {arguments.repeats}")
