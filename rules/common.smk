@@ -94,6 +94,14 @@ def merged_table(wildcards):
     )
 
 
+def first_receipt(wildcards):
+    """The receipt of the node that hashes shared weights for all; nothing for that node itself."""
+    first = SWEEP.first_node(wildcards.recipe)
+    if first in (None, wildcards.node):
+        return []
+    return f"results/{wildcards.recipe}/weights/nodes/{first}.json"
+
+
 def made_model_files(wildcards):
     """The files of the models that a recipe makes on the spot."""
     return [

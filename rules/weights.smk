@@ -42,18 +42,14 @@ rule resolve_weights:
     conda:
         "../envs/workflow/conda.yaml"
     params:
-        models=lambda wildcards: json.dumps(
-            [
-                model.model_dump(include={"id", "revision"})
-                for model in SWEEP.models(wildcards.recipe)
-            ]
-        ),
-        roots=json.dumps(SWEEP.site.weight_roots),
+        sources=lambda wildcards: json.dumps(SWEEP.weight_sources(wildcards.recipe)),
+        # Weight files are no inputs: they would be hashed on every call. Sizes and times of a
+        # plain folder's make this step stale instead, and with it verification and points.
+        seen=lambda wildcards: SWEEP.weights_seen(wildcards.recipe),
     shell:
         r"""
         python scripts/resolve_weights.py \
-            --models {params.models:q} \
-            --roots {params.roots:q} \
+            --sources {params.sources:q} \
             --output {output:q} \
             --log {log:q}
         """
@@ -63,6 +59,7 @@ rule verify_weights:
     """Hash every weight file on one node and leave its receipt."""
     input:
         manifest="results/{recipe}/weights/manifest.json",
+        shared=first_receipt,
     output:
         "results/{recipe}/weights/nodes/{node}.json",
     log:
@@ -83,6 +80,7 @@ rule verify_weights:
         r"""
         python scripts/verify_weights.py \
             --manifest {input.manifest:q} \
+            --shared {input.shared:q} \
             --node {wildcards.node} \
             --output {output:q} \
             --log {log:q}

@@ -19,6 +19,7 @@ from serve_repro.recipe.published import Published
 from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
 from serve_repro.recipe.settings import Settings
 from serve_repro.recipe.site import Site
+from serve_repro.weights.seen import seen
 
 
 class Sweep:
@@ -55,6 +56,7 @@ class Sweep:
             for concurrency in self._chosen(recipe)
         }
         self._check_shared_names()
+        self._check_overrides()
 
     def points(self) -> list[str]:
         """Every point's file, in order."""
@@ -134,6 +136,28 @@ class Sweep:
         chosen = self.recipes[recipe]
         drafts = [chosen.speculation.draft] if chosen.speculation else []
         return [chosen.model, *drafts]
+
+    def weight_sources(self, recipe: str) -> dict[str, Any]:
+        """Where a recipe's models may come from: all that decides which files are taken."""
+        ids = {model.id for model in self.models(recipe)}
+        overrides = self.settings.weight_overrides
+        return {
+            "models": [model.model_dump(include={"id", "revision"}) for model in self.models(recipe)],
+            "roots": self.site.weight_roots,
+            "shared": self.site.shared_weight_roots,
+            "download_to": self.site.download_weights_to,
+            "overrides": {name: path for name, path in overrides.items() if name in ids},
+            "mounted": self._has_containers(),
+        }
+
+    def weights_seen(self, recipe: str) -> str:
+        """What the status of a recipe's weight files tells from here; made models have a rule."""
+        models = [model for model in self.models(recipe) if model.made is None]
+        return seen(models, self.weight_sources(recipe))
+
+    def first_node(self, recipe: str) -> str | None:
+        """The node that hashes shared weights for all; None if each hashes its own."""
+        return self.nodes(recipe)[0] if self.site.shared_weight_roots else None
 
     def made_models(self) -> dict[str, dict[str, Any]]:
         """{name: numbers} of the models that are made on the spot."""
@@ -244,6 +268,15 @@ class Sweep:
                 expected="the section, if and only if one of the patches has a table",
                 found=f"{tables or 'no such patch'}, {'a' if recipe.tuned_gemm else 'no'} section",
             )
+
+    def _check_overrides(self) -> None:
+        known = {model.id for name in self.recipes for model in self.models(name)}
+        for name in self.settings.weight_overrides:
+            if name not in known:
+                raise UserError(
+                    f"none of the recipes has the model {name}{meant(name, known)}",
+                    where="config: weight_overrides",
+                )
 
     def _check_shared_names(self) -> None:
         """Made things lie in one folder by name: two recipes may share one, not redefine it."""

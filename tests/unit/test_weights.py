@@ -76,13 +76,13 @@ def test_the_first_root_that_has_the_model_wins(tmp_path: Path) -> None:
 def test_roots_may_name_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_WEIGHTS", str(tmp_path))
     put_model(tmp_path / "tiny")
-    assert locate(model(), ["$MY_WEIGHTS"]) == Found(tmp_path / "tiny", "plain", None)
+    assert locate(model(), ["$MY_WEIGHTS"]) == Found(tmp_path / "tiny", "plain", None, "$MY_WEIGHTS")
 
 
 def test_in_the_hub_layout_the_pinned_revision_counts_whatever_main_says(tmp_path: Path) -> None:
     hub = put_hub(tmp_path, PINNED, OTHER, main=OTHER)
     found = locate(model(PINNED), [str(tmp_path)])
-    assert found == Found(hub / "snapshots" / PINNED, "hub", PINNED)
+    assert found == Found(hub / "snapshots" / PINNED, "hub", PINNED, str(tmp_path))
 
 
 def test_a_container_sees_the_blobs_that_a_snapshot_leads_to(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_plain_folder_counts_for_a_pin_only_if_it_tells_that_revision(tmp_path
     with pytest.raises(UserError, match="nothing there tells its revision"):
         locate(model(PINNED), [str(tmp_path)])
     put_note(plain, PINNED)
-    assert locate(model(PINNED), [str(tmp_path)]) == Found(plain, "plain", PINNED)
+    assert locate(model(PINNED), [str(tmp_path)]) == Found(plain, "plain", PINNED, str(tmp_path))
     assert locate(model(), [str(tmp_path)]).revision == PINNED
     with pytest.raises(UserError, match=f"wrong revision {PINNED}, wanted {OTHER}"):
         locate(model(OTHER), [str(tmp_path)])
@@ -160,6 +160,7 @@ def test_a_manifest_lists_each_file_with_size_and_hash(tmp_path: Path) -> None:
         "path": SHARDS[0],
         "bytes": SIZE,
         "sha256": file_sha256(folder / SHARDS[0]),
+        "source": "first seen",
     } in listed
 
 
@@ -220,7 +221,7 @@ def test_a_single_file_model_needs_no_index(tmp_path: Path) -> None:
 def test_a_dangling_link_is_told_by_its_name(tmp_path: Path) -> None:
     hub = put_hub(tmp_path, PINNED, main=PINNED)
     (hub / "blobs" / f"a-{SHARDS[0]}").unlink()
-    with pytest.raises(UserError, match=f"{SHARDS[0]}: cannot be read .No such file"):
+    with pytest.raises(UserError, match=f"{SHARDS[0]}: file is a dangling link"):
         manifest("org/tiny", Found(hub / "snapshots" / PINNED, "hub", PINNED))
 
 
@@ -237,11 +238,11 @@ def test_a_whole_model_gets_a_receipt_that_holds_when_checked_again(listed: dict
     recheck(receipt)
 
 
-def flip_one_byte(shard: Path) -> None:
+def flip_one_byte(shard: Path, at: int = 10) -> None:
     """Other bytes, the same size and time."""
     status = shard.stat()
     content = bytearray(shard.read_bytes())
-    content[10] ^= 1
+    content[at] ^= 1
     shard.write_bytes(content)
     os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
 
@@ -250,7 +251,10 @@ def flip_one_byte(shard: Path) -> None:
     ("damage", "told"),
     [
         (Path.unlink, "file is missing\n  expected: 128 bytes"),
-        (lambda shard: shutil.copy(shard, f"{shard}.bak"), "file is extra: the manifest does not"),
+        (
+            lambda shard: shutil.copy(shard, f"{shard}.bak"),
+            "file is extra\n  expected: the manifest's 4 files",
+        ),
         (
             lambda shard: shard.write_bytes(b"x" * 127),
             "file is too short\n  expected: 128 bytes\n  found:    127 bytes",
@@ -302,7 +306,7 @@ def test_a_link_that_dangles_on_one_node_names_that_node(tmp_path: Path) -> None
     hub = put_hub(tmp_path, PINNED, main=PINNED)
     listed = manifest("org/tiny", Found(hub / "snapshots" / PINNED, "hub", PINNED))
     (hub / "blobs" / f"a-{SHARDS[0]}").unlink()
-    with pytest.raises(UserError, match=rf"node n2: .*{re.escape(SHARDS[0])}: file cannot be read"):
+    with pytest.raises(UserError, match=rf"node n2: .*{re.escape(SHARDS[0])}: file is a dangling link"):
         verify(listed, "n2")
 
 

@@ -20,3 +20,5 @@ class Settings(Strict):
     """Only these points, of those that the recipes have; null: all."""
     patches: dict[Name, bool] = {}
     """Switches over the recipes' own lists of patches: false takes one out, true puts one behind."""
+    weight_overrides: dict[str, str] = {}
+    """{model id: folder}: take the model from exactly there, and do not search the site's roots."""

@@ -161,6 +161,10 @@ class Site(Strict):
     """Folders that are searched for weights, in order. Environment variables are expanded."""
     cache_root: str | None = None
     """Folder on each node for compiled code, by image and patch set; null: none is kept."""
+    shared_weight_roots: list[str] = []
+    """Those of weight_roots that all nodes see as one file system: one node hashes for all of them."""
+    download_weights_to: str | None = None
+    """The one of weight_roots that missing weights may be downloaded into; null: never download."""
     api_host: str
     """Address that the API listens on."""
     ports: Ports
@@ -184,6 +188,9 @@ class Site(Strict):
             raise ValueError("runner srun needs the section 'slurm'")
         if self.runner == "local" and self.nodes != ["localhost"]:
             raise ValueError("runner local starts every rank here: nodes must be [localhost]")
+        for root in [*self.shared_weight_roots, *filter(None, [self.download_weights_to])]:
+            if root not in self.weight_roots:
+                raise ValueError(f"root {root} is not one of weight_roots {self.weight_roots}")
         excluded = {entry.node for entry in self.excludes}
         for node in self.nodes:
             if node in excluded:

@@ -1,7 +1,8 @@
-"""Find a model's folder under the site's roots: a plain folder, or Hugging Face's hub layout."""
+"""Find a model's folder: a plain folder, or Hugging Face's hub layout."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -9,6 +10,9 @@ from typing import Any, NamedTuple
 
 from serve_repro.errors import UserError
 from serve_repro.recipe.recipe import ModelSource
+from serve_repro.weights.origin import revisions_noted
+
+LOGGER = logging.getLogger("serve_repro")
 
 
 class Found(NamedTuple):
@@ -16,13 +20,20 @@ class Found(NamedTuple):
 
     folder: Path
     layout: str
+    """plain or hub"""
     revision: str | None
     """The hub commit, where the layout tells it."""
+    root: str | None = None
+    """The root that it was found under, as the site names it; None: it was named itself."""
 
     @property
     def mount(self) -> Path:
         """What a container must see: the hub layout's files are links that lead to its blobs."""
         return self.folder.parents[1] if self.layout == "hub" else self.folder
+
+
+class Absent(UserError):
+    """No root has the model."""
 
 
 def seen_at(model: Mapping[str, Any], target: str) -> str:
@@ -44,53 +55,96 @@ def locate(model: ModelSource, roots: list[str]) -> Found:
     that happens to be there.
 
     Raises:
-        UserError: no root has it; lists every place that was looked at and what was there.
+        Absent: no root has it; lists every place that was looked at and what was there.
     """
     looked = []
     for root in roots:
-        base = Path(os.path.expandvars(root)).expanduser()
-        plain = base / model.name
-        hub = base / f"models--{model.id.replace('/', '--')}"
-        told = _revisions_of(plain)
-        if (plain / "config.json").is_file() and (model.revision is None or told == {model.revision}):
-            return Found(plain, "plain", told.pop() if len(told) == 1 else None)
-        looked.append(f"{plain}: {_why_not_plain(plain, told, model.revision)}")
-        revision = model.revision or _main(hub)
-        if revision and (hub / "snapshots" / revision / "config.json").is_file():
-            return Found(hub / "snapshots" / revision, "hub", revision)
-        looked.append(f"{hub}: {_why_not(hub, revision)}")
-    raise UserError(
+        for folder in (expanded(root) / model.name, expanded(root) / hub_name(model.id)):
+            found = _at(folder, model.revision)
+            if isinstance(found, Found):
+                return found._replace(root=root)
+            looked.append(f"{folder}: {found}")
+    raise Absent(
         f"no weights of {model.id} under the site's roots",
         where="weight_roots",
         expected=f"revision {model.revision or 'of refs/main'}",
         found="; ".join(looked),
-        remedy="put the weights under one of the roots, or add the right root to the site file",
+        remedy="put the weights under one of the roots, add the right root to the site file, or let "
+        "this step download them (download_weights_to in the site file)",
     )
 
 
-def _main(hub: Path) -> str | None:
-    reference = hub / "refs" / "main"
-    return reference.read_text(encoding="utf-8").strip() if reference.is_file() else None
+def named(model: ModelSource, path: str) -> Found:
+    """The model in the folder that the settings name for it, and nowhere else.
+
+    Args:
+        model: what the recipe asks for.
+        path: a plain folder, a hub layout's models--... folder, or one of its snapshots.
+
+    Raises:
+        UserError: it is not there in the recipe's revision. The roots are not searched then.
+    """
+    folder = expanded(path)
+    if folder.parent.name == "snapshots":
+        complete = (folder / "config.json").is_file()
+        right = model.revision in (None, folder.name)
+        found: Found | str = (
+            Found(folder, "hub", folder.name)
+            if complete and right
+            else f"revision {folder.name}, {'complete' if complete else 'without config.json'}"
+        )
+    else:
+        found = _at(folder, model.revision)
+    if isinstance(found, Found):
+        return found
+    raise UserError(
+        "the folder that is named for this model does not have it",
+        where=f"weight_overrides.{model.id}: {folder}",
+        expected=f"revision {model.revision or 'of refs/main, or a plain folder'}",
+        found=found,
+        remedy="name the right folder, or remove the key to search the site's roots",
+    )
 
 
-def _revisions_of(plain: Path) -> set[str]:
-    """The commits that huggingface_hub noted when it downloaded into this folder, one note a file."""
-    notes = (plain / ".cache/huggingface/download").rglob("*.metadata")
-    return {note.read_text(encoding="utf-8").partition("\n")[0].strip() for note in notes}
+def expanded(path: str) -> Path:
+    """A path of the configuration, its variables and ~ replaced."""
+    return Path(os.path.expandvars(path)).expanduser()
 
 
-def _why_not_plain(plain: Path, told: set[str], wanted: str | None) -> str:
-    if not plain.is_dir():
+def hub_name(model_id: str) -> str:
+    """The folder of a model in the hub's layout."""
+    return f"models--{model_id.replace('/', '--')}"
+
+
+def _at(folder: Path, wanted: str | None) -> Found | str:
+    """The model in this folder, of whichever layout, or why not."""
+    if not folder.is_dir():
         return "not there"
-    if not (plain / "config.json").is_file():
+    if folder.name.startswith("models--"):
+        return _hub(folder, wanted)
+    if not (folder / "config.json").is_file():
         return "no config.json"
+    told = revisions_noted(folder)
+    if wanted is None or told == {wanted}:
+        return Found(folder, "plain", told.pop() if len(told) == 1 else None)
     if not told:
         return f"nothing there tells its revision, wanted {wanted} (hf download --local-dir notes it)"
     return f"wrong revision {', '.join(sorted(told))}, wanted {wanted}"
 
 
-def _why_not(hub: Path, revision: str | None) -> str:
-    if not hub.is_dir():
-        return "not there"
-    have = sorted(path.name for path in (hub / "snapshots").glob("*"))
-    return f"snapshots {have or 'none'}, wanted {revision or 'refs/main, which is missing'}"
+def _hub(hub: Path, wanted: str | None) -> Found | str:
+    reference = hub / "refs" / "main"
+    main = reference.read_text(encoding="utf-8").strip() if reference.is_file() else None
+    revision = wanted or main
+    if revision and (hub / "snapshots" / revision / "config.json").is_file():
+        if main is not None and main != revision:
+            LOGGER.info("%s: refs/main is %s, the recipe's revision %s counts", hub, main, revision)
+        return Found(hub / "snapshots" / revision, "hub", revision)
+    have = snapshots_of(hub)
+    says = f"refs/main {main}" if main else "no refs/main"
+    return f"snapshots {have or 'none'}, {says}, wanted {revision or 'refs/main, which is missing'}"
+
+
+def snapshots_of(hub: Path) -> list[str]:
+    """The revisions that a hub folder has."""
+    return sorted(path.name for path in (hub / "snapshots").glob("*"))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from serve_repro.documents import digest, file_sha256, read_json
+from serve_repro.documents import digest, read_json
 from serve_repro.errors import UserError
+from serve_repro.weights import faults, origin
+from serve_repro.weights.hashing import hash_files
 from serve_repro.weights.header import check_header
 from serve_repro.weights.locate import Found
 
-LOGGER = logging.getLogger("serve_repro")
 INDEX = "model.safetensors.index.json"
-PROGRESS_S = 5.0
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -45,75 +41,68 @@ def check_complete(folder: Path, files: list[Path]) -> None:
     elif not any(name.endswith(".safetensors") for name in names):
         raise UserError("no safetensors file here", where=str(folder))
     for path in files:
-        if path.suffix == ".safetensors":
-            try:
+        try:
+            (folder / path).stat()
+            if path.suffix == ".safetensors":
                 check_header(folder / path)
-            except OSError as error:
-                raise UserError(
-                    f"cannot be read ({error.strerror})", where=str(folder / path)
-                ) from error
+        except OSError as error:
+            raise faults.cannot_be_read(folder / path, error) from error
 
 
-def hash_files(folder: Path, files: list[Path], label: str) -> dict[str, str]:
-    """Sha256 of each file, on all cores, with progress every few seconds.
+def manifest(model_id: str, found: Found, *, shared: bool = False) -> dict[str, Any]:
+    """All of a model's files, with what their bytes must be.
+
+    Where the hub's client left the hub's sha256 of a file, that is what is expected, and nothing is
+    read here: verification reads every byte on each node. Other files are hashed once.
+
+    Args:
+        model_id: the model.
+        found: where it is.
+        shared: whether the site says that all nodes see this folder as one.
+
+    Returns:
+        {model, layout, revision, folder, mount, shared, files: [{path, bytes, sha256, source}], digest}
+        with source "hub" or "first seen". The digest is of the files' names, sizes and hashes alone.
 
     Raises:
-        UserError: a file that cannot be read (dangling link, permissions).
+        UserError: incomplete, unreadable, or other bytes than the hub's.
     """
-    try:
-        sizes = {path: (folder / path).stat().st_size for path in files}
-    except OSError as error:
-        raise UserError(f"cannot be read ({error.strerror})", where=str(error.filename)) from error
-    total, done, hashes = sum(sizes.values()), 0, {}
-    started = told = time.monotonic()
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        # The largest first: a large one that comes last would leave the other cores idle.
-        by_size = sorted(files, key=lambda path: -sizes[path])
-        jobs = {pool.submit(file_sha256, folder / path): path for path in by_size}
-        for job in as_completed(jobs):
-            path = jobs[job]
-            try:
-                hashes[str(path)] = job.result()
-            except OSError as error:
-                raise UserError(
-                    f"cannot be read ({error.strerror})", where=str(folder / path)
-                ) from error
-            done += sizes[path]
-            now = time.monotonic()
-            if now - told > PROGRESS_S:
-                told = now
-                rate = done / (now - started)
-                left = (total - done) / rate if rate else 0.0
-                LOGGER.info(
-                    "%s: hashed %.1f of %.1f GB, %.2f GB/s, %.0f s left",
-                    label,
-                    done / 1e9,
-                    total / 1e9,
-                    rate / 1e9,
-                    left,
-                )
-    return hashes
-
-
-def manifest(model_id: str, found: Found) -> dict[str, Any]:
-    """{model, layout, revision, folder, mount, files: [{path, bytes, sha256}], digest}."""
     files = files_of(found.folder)
     check_complete(found.folder, files)
-    hashes = hash_files(found.folder, files, model_id)
+    etags = {path: origin.etag_of(found.folder, path) or "" for path in files}
+    told = {path: etag for path, etag in etags.items() if origin.SHA256.fullmatch(etag)}
+    hashed = hash_files(found.folder, [path for path in files if path not in told], model_id)
+    for name, error in sorted(hashed.failed.items()):
+        raise faults.cannot_be_read(found.folder / name, error) from error
     listed = [
         {
             "path": str(path),
             "bytes": (found.folder / path).stat().st_size,
-            "sha256": hashes[str(path)],
+            "sha256": told.get(path) or hashed.hashes[str(path)],
+            "source": _source(found.folder / path, etags[path]),
         }
         for path in files
     ]
+    contents = [{key: entry[key] for key in ("path", "bytes", "sha256")} for entry in listed]
     return {
         "model": model_id,
         "layout": found.layout,
         "revision": found.revision,
         "folder": str(found.folder),
         "mount": str(found.mount),
+        "shared": shared,
         "files": listed,
-        "digest": f"sha256:{digest(listed)}",
+        "digest": f"sha256:{digest(contents)}",
     }
+
+
+def _source(path: Path, etag: str) -> str:
+    """Whose word the hash of a file is."""
+    if origin.SHA256.fullmatch(etag):
+        return "hub"
+    if not origin.GIT.fullmatch(etag):
+        return "first seen"
+    found = origin.git_hash(path)
+    if found != etag:
+        raise faults.wrong_bytes(path, f"git blob {etag} (the hub's)", f"git blob {found}")
+    return "hub"
