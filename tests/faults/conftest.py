@@ -21,9 +21,11 @@ from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan
 from serve_repro.recipe.recipe import Recipe
 from serve_repro.recipe.site import Site
+from serve_repro.table.partial import status_row
 from tests.end_to_end.conftest import (
     BASE,
     Checkout,
+    assert_nothing_left,
     checkout_into,
     environments,
     finish,
@@ -60,8 +62,6 @@ class Fault(NamedTuple):
     """What the server does: see mock_server.py."""
     replay: dict[str, Any] = {}
     """Other keys of the recipe's replay."""
-    expect: dict[str, Any] = {}
-    """Other expectations than what is served."""
     signal: int | None = None
     """Sent in mid-replay,"""
     to: str = "client"
@@ -105,9 +105,9 @@ def stub_python(path: Path, program: Path) -> None:
 
 
 class Bench:
-    """A checkout with every receipt of the recipe `mock`, in which points are measured."""
+    """A checkout with every receipt of some recipes, in which points are measured."""
 
-    def __init__(self, folder: Path, environments: Path) -> None:
+    def __init__(self, folder: Path, environments: Path, recipes: list[dict[str, Any]]) -> None:
         self.checkout: Checkout = checkout_into(folder, folder / "none")
         self.folder = folder
         (folder / ".envs").unlink()
@@ -116,24 +116,20 @@ class Bench:
             (folder / ".envs" / name).symlink_to(environments / name)
         (folder / "envs/serve-mock").mkdir()
         (folder / "envs/serve-mock/lock.txt").write_text("# nothing is pinned\n", encoding="utf-8")
-        text = (BASE / "config/recipes/tiny-cpu-tp1pp2.yaml").read_text(encoding="utf-8")
-        self.recipe: dict[str, Any] = yaml.safe_load(text)
-        self.recipe |= {
-            "name": "mock",
-            "patches": [],
-            "kv_offload": None,
-            "concurrencies": [LANES],
-            "image": {"environment": "serve-mock"},
-            "topology": {"tensor_parallel": 1, "pipeline_parallel": 1},
-        }
-        self.recipe["replay"] |= {"duration_s": WINDOW_S, "drain_s": 3, "trace_idle_gap_cap_s": 3}
-        self._write("config/recipes/mock.yaml", self.recipe)
-        self._write("config/mock.yaml", {"recipes": ["mock"], "site": "laptop"})
+        names = [recipe["name"] for recipe in recipes]
+        for recipe in recipes:
+            self._write(f"config/recipes/{recipe['name']}.yaml", recipe)
+        self._write("config/bench.yaml", {"recipes": names, "site": "laptop"})
+        receipts = [
+            f"results/{name}/{kind}/nodes/localhost.json"
+            for name in names
+            for kind in ("weights", "image", "patches")
+        ]
         code, output = self.checkout.run(
-            *(f"results/mock/{kind}/nodes/localhost.json" for kind in ("weights", "image", "patches")),
+            *receipts,
             "resources/made/traces/made-agentic-tiny/manifest.json",
             ".envs/client/environment.json",
-            *["--profile", "local", "--configfile", "config/mock.yaml"],
+            *["--profile", "local", "--configfile", "config/bench.yaml"],
         )
         assert code == 0, output[-3000:]
         for name, numbers in MORE_TRACES.items():
@@ -144,36 +140,29 @@ class Bench:
     def _write(self, path: str, document: dict[str, Any]) -> None:
         (self.folder / path).write_text(yaml.safe_dump(document), encoding="utf-8")
 
-    def plan(self, name: str, fault: Fault, number: int) -> Plan:
-        """The plan of a point that meets a fault; each has its own ports."""
-        document = json.loads(json.dumps(self.recipe)) | {"name": name}
-        document["replay"] |= fault.replay
-        document["serve"]["env"]["MOCK_FAULT"] = json.dumps(fault.server)
-        site = yaml.safe_load((BASE / "config/sites/laptop.yaml").read_text(encoding="utf-8"))
-        site["ports"] = {"first": 19000 + 20 * number, "last": 19019 + 20 * number}
-        plan = make_plan(Recipe.model_validate(document), Site.model_validate(site), LANES)
-        return plan.model_copy(update={"expect": plan.expect.model_copy(update=fault.expect)})
+    def start(self, plan: Plan, receipts: str, traces: str) -> tuple[subprocess.Popen[str], Path]:
+        """Start scripts/replay.py on a plan; returns it and the point's folder.
 
-    def measure(self, name: str, fault: Fault, number: int) -> Measured:
-        """Measure one point with scripts/replay.py."""
-        results, node = Path("results/mock"), "nodes/localhost.json"
-        target = Path("results") / name / f"conc{LANES}"
+        Args:
+            plan: the point; its recipe's name is that of the folder.
+            receipts: the recipe whose receipts it stands on.
+            traces: name of the traces.
+        """
+        proven, node = Path("results") / receipts, "nodes/localhost.json"
+        target = Path("results") / plan.recipe / f"conc{plan.concurrency}"
         folder = self.folder / target
         folder.mkdir(parents=True)
-        plan = self.plan(name, fault, number)
         (folder / "plan.json").write_text(plan.model_dump_json(), encoding="utf-8")
-        traces = fault.replay.get("dataset", self.recipe["replay"]["dataset"])["name"]
         process = subprocess.Popen(
             [
                 *[sys.executable, "scripts/replay.py", "--plan", str(target / "plan.json")],
-                *["--weights", str(results / "weights" / node)],
-                *["--image", str(results / "image" / node)],
-                *["--patches", str(results / "patches" / node)],
-                *["--patch-set", str(results / "patches/set.json")],
+                *["--weights", str(proven / "weights" / node), "--image", str(proven / "image" / node)],
+                *["--patches", str(proven / "patches" / node)],
+                *["--patch-set", str(proven / "patches/set.json")],
                 *["--dataset", f"resources/made/traces/{traces}/manifest.json"],
                 *["--client", ".envs/client/environment.json"],
                 *["--summary", str(folder / "summary.csv")],
-                *["--output", str(target / "replay.json"), "--log", f"logs/{name}.log"],
+                *["--output", str(target / "replay.json"), "--log", f"logs/{plan.recipe}.log"],
             ],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -182,9 +171,46 @@ class Bench:
             text=True,
             start_new_session=True,
         )
-        if fault.signal is not None:
-            strike(process, folder, fault)
-        return Measured(folder, *finish(process, LIMIT_S))
+        return process, folder
+
+
+def recipe_of(name: str) -> dict[str, Any]:
+    """A shipped recipe, as a document to change."""
+    text = (BASE / f"config/recipes/{name}.yaml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+def site_with_ports(first: int) -> Site:
+    """The laptop, with ports that no other point of these tests takes."""
+    site = yaml.safe_load((BASE / "config/sites/laptop.yaml").read_text(encoding="utf-8"))
+    return Site.model_validate(site | {"ports": {"first": first, "last": first + 19}})
+
+
+def mock_recipe() -> dict[str, Any]:
+    """The tiny recipe, served by the mock."""
+    recipe = recipe_of("tiny-cpu-tp1pp2") | {
+        "name": "mock",
+        "patches": [],
+        "kv_offload": None,
+        "concurrencies": [LANES],
+        "image": {"environment": "serve-mock"},
+        "topology": {"tensor_parallel": 1, "pipeline_parallel": 1},
+    }
+    recipe["replay"] |= {"duration_s": WINDOW_S, "drain_s": 3, "trace_idle_gap_cap_s": 3}
+    return recipe
+
+
+def measure(bench: Bench, name: str, fault: Fault, number: int) -> Measured:
+    """Measure one point that meets a fault."""
+    recipe = mock_recipe() | {"name": name}
+    recipe["replay"] |= fault.replay
+    recipe["serve"]["env"]["MOCK_FAULT"] = json.dumps(fault.server)
+    plan = make_plan(Recipe.model_validate(recipe), site_with_ports(19000 + 20 * number), LANES)
+    process, folder = bench.start(plan, "mock", recipe["replay"]["dataset"]["name"])
+    if fault.signal is not None:
+        strike(process, folder, fault)
+    return Measured(folder, *finish(process, LIMIT_S))
 
 
 def strike(process: subprocess.Popen[str], folder: Path, fault: Fault) -> None:
@@ -207,10 +233,29 @@ def strike(process: subprocess.Popen[str], folder: Path, fault: Fault) -> None:
         process.send_signal(fault.signal)
 
 
+def assert_no_row(bench: Bench, name: str, concurrency: int, result: Measured) -> dict[str, Any]:
+    """No result, no summary, nothing left; returns the partial table's row."""
+    assert result.code != 0
+    replay = result.folder / "replay.json"
+    assert not replay.exists()
+    summary = result.folder / "summary.csv"
+    words = [sys.executable, "scripts/summarise.py", "--replays", str(replay)]
+    words += ["--output", str(summary), "--log", "logs/summarise.log"]
+    run = subprocess.run(words, cwd=bench.folder, capture_output=True, text=True)
+    assert run.returncode != 0
+    assert not summary.exists()
+    row = status_row(replay)
+    assert (row["recipe"], row["concurrency"]) == (name, concurrency)
+    assert not [column for column in row if column.endswith(("_tok_s", "_ms", "_gpu"))]
+    assert_nothing_left(result.attempt)
+    return row
+
+
 @pytest.fixture(scope="session")
 def bench(environments: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """The one checkout of these tests."""
-    return Bench(tmp_path_factory.mktemp("faults") / "checkout", environments)
+    folder = tmp_path_factory.mktemp("faults") / "checkout"
+    return Bench(folder, environments, [mock_recipe()])
 
 
 @pytest.fixture(scope="session")
@@ -227,7 +272,7 @@ def measured(bench: Bench, request: pytest.FixtureRequest) -> Callable[[str], Me
     wanted = list(dict.fromkeys(names))
     pool = ThreadPoolExecutor(AT_ONCE)
     began = {
-        name: pool.submit(bench.measure, name, FAULTS[name], number)
+        name: pool.submit(measure, bench, name, FAULTS[name], number)
         for number, name in enumerate(wanted)
     }
     return lambda name: began[name].result()

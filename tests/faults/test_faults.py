@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from serve_repro.table.partial import status_row
 from tests.end_to_end.conftest import assert_nothing_left, read
 
-from .conftest import LANES, MORE_TRACES, Bench, Fault, Measured
+from .conftest import LANES, MORE_TRACES, Bench, Fault, Measured, assert_no_row
 
 GAPS = {"name": "made-gaps", "entries": 6, "made": MORE_TRACES["made-gaps"]}
 
@@ -74,24 +70,6 @@ ALONE = ["half-the-tokens", "lanes-dead", "metrics-gone-for-a-while"]
 """Those that nothing but their gate tells."""
 
 
-def assert_no_row(bench: Bench, name: str, result: Measured) -> dict[str, Any]:
-    """No result, no summary, nothing left; returns the partial table's row."""
-    assert result.code != 0
-    replay = result.folder / "replay.json"
-    assert not replay.exists()
-    summary = result.folder / "summary.csv"
-    words = [sys.executable, "scripts/summarise.py", "--replays", str(replay)]
-    words += ["--output", str(summary), "--log", "logs/summarise.log"]
-    run = subprocess.run(words, cwd=bench.folder, capture_output=True, text=True)
-    assert run.returncode != 0
-    assert not summary.exists()
-    row = status_row(replay)
-    assert (row["recipe"], row["concurrency"]) == (name, LANES)
-    assert not [column for column in row if column.endswith(("_tok_s", "_ms", "_gpu"))]
-    assert_nothing_left(result.attempt)
-    return row
-
-
 @pytest.mark.parametrize("fault", ["none", "errors-under-the-limit"])
 def test_what_is_within_limits_is_valid(measured: Measure, fault: str) -> None:
     result = measured(fault)
@@ -110,7 +88,7 @@ def test_a_fault_is_told_by_its_gate(bench: Bench, measured: Measure, fault: str
     assert result.point["status"] == status, result.output[-3000:]
     failed = {gate for gate, outcome in result.gates().items() if outcome == "fail"}
     assert failed >= TOLD[fault], json.dumps(result.point["gates"], indent=1)
-    row = assert_no_row(bench, fault, result)
+    row = assert_no_row(bench, fault, LANES, result)
     assert row["status"] == status
     for gate in TOLD[fault]:
         assert f"{gate} fail: " in row["reason"]
@@ -120,7 +98,7 @@ def test_a_fault_is_told_by_its_gate(bench: Bench, measured: Measure, fault: str
 @pytest.mark.parametrize("fault", list(EARLY))
 def test_what_ends_a_point_early_is_told(bench: Bench, measured: Measure, fault: str) -> None:
     result = measured(fault)
-    row = assert_no_row(bench, fault, result)
+    row = assert_no_row(bench, fault, LANES, result)
     status, reason = EARLY[fault]
     assert row["status"] == status, result.output[-3000:]
     assert reason in row["reason"]

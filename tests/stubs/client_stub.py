@@ -27,12 +27,15 @@ def main() -> None:
     options, _ = parser.parse_known_args()
     signal.signal(signal.SIGINT, stop)
     options.output_artifact_dir.mkdir(parents=True)
-    started, cancelled, count = time.monotonic(), False, 0
+    cancelled, count = False, 0
     with (options.output_artifact_dir / "profile_export.jsonl").open("w") as records:
+        for lane in range(options.concurrency):
+            records.write(json.dumps(request(options.url, lane, "warmup")) + "\n")
+        started = time.monotonic()
         try:
             while time.monotonic() - started < options.benchmark_duration:
                 lane = count % options.concurrency
-                records.write(json.dumps(request(options.url, lane)) + "\n")
+                records.write(json.dumps(request(options.url, lane, "profiling")) + "\n")
                 records.flush()
                 count += 1
                 time.sleep(0.2)
@@ -65,7 +68,7 @@ def sampled(seconds: float) -> dict[str, Any]:
     }
 
 
-def request(url: str, lane: int) -> dict[str, Any]:
+def request(url: str, lane: int, phase: str) -> dict[str, Any]:
     """One request, as a record."""
     body = json.dumps({"max_tokens": TOKENS}).encode()
     begun = time.time_ns()
@@ -84,7 +87,7 @@ def request(url: str, lane: int) -> dict[str, Any]:
     }
     return {
         "metadata": {
-            "benchmark_phase": "profiling",
+            "benchmark_phase": phase,
             "request_start_ns": begun,
             "request_end_ns": ended,
             "root_correlation_id": f"lane-{lane}",
