@@ -27,6 +27,9 @@ from typing import Any
 READINESS_TOKENS = 8
 """Most tokens of a request that is not of the window."""
 
+ROOT_TOKENS = 600
+"""Fewest tokens of a root's prompt in the made traces; a subagent begins with fewer."""
+
 FIRST_TOKEN_S, NEXT_TOKEN_S = 0.02, 0.004
 
 
@@ -41,8 +44,10 @@ class State:
         self.begun: float | None = None
         self.requests = self.prompt = self.generated = self.running = 0
 
-    def due(self, tokens: int) -> str | None:
+    def due(self, tokens: int, prompt: int) -> str | None:
         """The kind of fault that this request meets."""
+        if self.fault.get("kind") == "subagents_warmup":
+            return "status_500" if tokens == 1 and prompt < ROOT_TOKENS else None
         with self.lock:
             if tokens <= READINESS_TOKENS:
                 return None
@@ -116,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size))
         tokens = body.get("max_completion_tokens") or body.get("max_tokens") or 16
         prompt = max(size // 4, 1)
-        fault = self.state.due(tokens)
+        fault = self.state.due(tokens, prompt)
         if fault == "status_500":
             self._whole(500, json.dumps({"error": {"message": "made", "type": "server_error"}}))
             return

@@ -23,6 +23,7 @@ FAULTS = {
     "half-the-tokens": Fault({"kind": "half", "every": 5}),
     "half-the-tokens-counted": Fault({"kind": "counters_half"}),
     "no-tokens": Fault({"kind": "zero", "every": 5}),
+    "subagents-warmup-failed": Fault({"kind": "subagents_warmup"}),
     "client-interrupted": Fault(signal=signal.SIGINT),
     "client-terminated": Fault(signal=signal.SIGTERM),
     "point-interrupted": Fault(signal=signal.SIGINT, to="point"),
@@ -48,6 +49,7 @@ TOLD = {
     "half-the-tokens": {"output_length"},
     "half-the-tokens-counted": {"tokens"},
     "no-tokens": {"errors"},
+    "subagents-warmup-failed": {"warmup"},
     "client-interrupted": {"not_cancelled"},
     "tail-dropped": {"dropped"},
     "lanes-dead": {"lanes"},
@@ -66,7 +68,7 @@ EARLY = {
 """(status, reason) of faults that end a point before it is judged."""
 
 
-ALONE = ["half-the-tokens", "lanes-dead", "metrics-gone-for-a-while"]
+ALONE = ["half-the-tokens", "subagents-warmup-failed", "lanes-dead", "metrics-gone-for-a-while"]
 """Those that nothing but their gate tells."""
 
 
