@@ -93,7 +93,11 @@ def test_world_size_of_tp8_pp2(k3: Plan, good: Evidence) -> None:
 @pytest.mark.parametrize(
     ("job", "outcome"),
     [
-        ("NumNodes=2\n   TRES=cpu=2,gres/gpu=8\n   AllocTRES=cpu=256,node=2,gres/gpu=16", "pass"),
+        ("NumNodes=2\n   AllocTRES=cpu=256,node=2,gres/gpu=16", "pass"),
+        ("ReqTRES=cpu=2,gres/gpu=8\n   AllocTRES=cpu=256,node=2,gres/gpu=16", "pass"),
+        ("TRES=cpu=32,node=2\n   JOB_GRES=gpu:16\n     Nodes=n[1-2] GRES=gpu:8(IDX:0-7)", "pass"),
+        ("TRES=cpu=32,node=2\n   JOB_GRES=gpu:mi355x:16\n     Nodes=n[1-2] GRES=gpu:8", "pass"),
+        ("TRES=cpu=32,node=2\n   JOB_GRES=gpu:8\n     Nodes=n1 GRES=gpu:8(IDX:0-7)", "fail"),
         ("NumNodes=2\n   TRES=cpu=256,mem=9G,node=2,billing=256,gres/gpu=16", "pass"),
         ("NumNodes=2\n   AllocTRES=cpu=256,node=2,gres/gpu=8", "fail"),
         ("NumNodes=2\n   AllocTRES=cpu=256,node=2", "unknown"),

@@ -8,8 +8,10 @@ from serve_repro.gates.evidence import Evidence, Serving
 from serve_repro.gates.result import Result, result
 from serve_repro.plan.model import Plan
 
-_GPUS = re.compile(r"\bAllocTRES=\S*?gres/gpu=(\d+)")
-_GPUS_BEFORE_SLURM_23 = re.compile(r"\bTRES=\S*?gres/gpu=(\d+)")
+_GPUS = re.compile(
+    r"\bJOB_GRES=\S*?gpu(?::[^\d\s,:][^\s,:]*)?:(\d+)"  # the whole job's, its type named or not
+    r"|\b(?:Alloc)?TRES=\S*?gres/gpu=(\d+)"  # only where Slurm is told to account for them
+)
 
 
 def metrics_model(plan: Plan, evidence: Serving | Evidence) -> Result:
@@ -50,12 +52,12 @@ def allocation(plan: Plan, evidence: Evidence) -> Result:
         return result("allocation", False if any(counts) else None, seen)
     if plan.runner == "local" or plan.topology.accelerator == "cpu":
         return result("allocation", True, f"{seen}; no GPUs were allocated")
-    record = evidence.job or ""
-    match = _GPUS.search(record) or _GPUS_BEFORE_SLURM_23.search(record)
+    match = _GPUS.search(evidence.job or "")
     if match is None:
         return result("allocation", None, f"{seen}; Slurm's record of the job names no GPUs")
-    good = int(match[1]) == plan.topology.world_size
-    return result("allocation", good, f"{seen}; Slurm gave {match[1]} GPUs")
+    gpus = int(match[1] or match[2])
+    good = gpus == plan.topology.world_size
+    return result("allocation", good, f"{seen}; Slurm gave {gpus} GPUs")
 
 
 def async_scheduling(plan: Plan, evidence: Serving | Evidence) -> Result:
