@@ -26,7 +26,7 @@ test: env lint
 	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
 
 test-end-to-end: env
-	@$(BIN)/pytest --verbose --no-header tests/end_to_end tests/patches tests/targets 2>&1 | sed --unbuffered 's/^/real  | /'
+	@$(BIN)/pytest --verbose --no-header tests/end_to_end tests/faults tests/patches tests/targets 2>&1 | sed --unbuffered 's/^/real  | /'
 
 test-slurm: env
 	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster 2>&1 | sed --unbuffered 's/^/slurm | /'

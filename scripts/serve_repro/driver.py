@@ -48,6 +48,12 @@ class Constants(NamedTuple):
     """How far the acceptance length may be from the recipe's, as a share."""
     coverage_margin_s: float = 2.0
     """How much longer than the idle cap no request may be under way: the client's own reaction."""
+    lanes_share: float = 0.98
+    """Share of the window in which every lane must be alive."""
+    dropped_share: float = 0.01
+    """Share of the sent requests that the client may give up at the end of its drain."""
+    unsampled_s: float = 10.0
+    """For how long of the window the client may get no metrics from the server."""
 
 
 CONSTANTS = Constants()

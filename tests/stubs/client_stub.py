@@ -21,21 +21,31 @@ class Stopped(Exception):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--url")
+    parser.add_argument("--concurrency", type=int)
     parser.add_argument("--benchmark-duration", type=float)
     parser.add_argument("--output-artifact-dir", type=Path)
     options, _ = parser.parse_known_args()
     signal.signal(signal.SIGINT, stop)
     options.output_artifact_dir.mkdir(parents=True)
-    started, cancelled, count = time.monotonic(), False, 0
+    cancelled, count = False, 0
     with (options.output_artifact_dir / "profile_export.jsonl").open("w") as records:
+        for lane in range(options.concurrency):
+            records.write(json.dumps(request(options.url, lane, "warmup")) + "\n")
+        started = time.monotonic()
         try:
             while time.monotonic() - started < options.benchmark_duration:
-                records.write(json.dumps(request(options.url)) + "\n")
+                lane = count % options.concurrency
+                records.write(json.dumps(request(options.url, lane, "profiling")) + "\n")
                 records.flush()
                 count += 1
                 time.sleep(0.2)
         except Stopped:
             cancelled = True
+    print("Phase warmup (warmup) complete | completed=0, cancelled=0, errors=0")
+    print(f"Phase profiling (profiling) complete | completed={count}, cancelled=0, errors=0")
+    (options.output_artifact_dir / "server_metrics_export.json").write_text(
+        json.dumps(sampled(time.monotonic() - started))
+    )
     aggregate = {
         "was_cancelled": cancelled,
         "request_count": {"avg": float(count)},
@@ -48,7 +58,17 @@ def stop(_number: int, _frame: FrameType | None) -> None:
     raise Stopped
 
 
-def request(url: str) -> dict[str, Any]:
+def sampled(seconds: float) -> dict[str, Any]:
+    """The server's metrics as if sampled in one slice as long as the window."""
+    window = {"start_ns": 0, "end_ns": int(seconds * 1e9)}
+    series = [{"stats": {"avg": 1.0, "max": 1.0}, "timeslices": [window]}]
+    return {
+        "summary": {"phase_time_ranges": {"profiling": window}},
+        "metrics": {"vllm:num_requests_running": {"series": series}},
+    }
+
+
+def request(url: str, lane: int, phase: str) -> dict[str, Any]:
     """One request, as a record."""
     body = json.dumps({"max_tokens": TOKENS}).encode()
     begun = time.time_ns()
@@ -63,12 +83,14 @@ def request(url: str) -> dict[str, Any]:
         "time_to_first_token": (ended - begun) / 1e6,
         "inter_token_latency": 1.0,
         "request_latency": (ended - begun) / 1e6,
+        "osl_mismatch_diff_pct": 0.0,
     }
     return {
         "metadata": {
-            "benchmark_phase": "profiling",
+            "benchmark_phase": phase,
             "request_start_ns": begun,
             "request_end_ns": ended,
+            "root_correlation_id": f"lane-{lane}",
         },
         "metrics": {name: {"value": value} for name, value in values.items()},
     }

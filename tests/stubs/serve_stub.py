@@ -61,7 +61,7 @@ def handler(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
                 entry = {"id": options.served_model_name, "max_model_len": options.max_model_len}
                 self.answer(json.dumps({"data": [entry]}))
             elif self.path == "/metrics":
-                self.answer(metrics())
+                self.answer(metrics(options.served_model_name))
             else:
                 self.answer("")
 
@@ -87,12 +87,12 @@ def handler(options: argparse.Namespace) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def metrics() -> str:
+def metrics(model: str) -> str:
     return (
         "# TYPE vllm:prompt_tokens_total counter\n"
-        f"vllm:prompt_tokens_total {Counters.prompt}\n"
+        f'vllm:prompt_tokens_total{{model_name="{model}"}} {Counters.prompt}\n'
         "# TYPE vllm:generation_tokens_total counter\n"
-        f"vllm:generation_tokens_total {Counters.generated}\n"
+        f'vllm:generation_tokens_total{{model_name="{model}"}} {Counters.generated}\n'
         "# TYPE vllm:cache_config_info gauge\n"
         'vllm:cache_config_info{enable_prefix_caching="True"} 1\n'
     )

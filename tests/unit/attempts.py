@@ -23,12 +23,16 @@ def record(
     itl_ms: float | None = 20.0,
     error: dict[str, Any] | None = None,
     cancelled: bool = False,
+    tree: str = "tree-1",
+    subagent: bool = False,
+    length_off_pct: float = 0.0,
 ) -> dict[str, Any]:
     """One line of profile_export.jsonl. Times in seconds from the start; tokens: (input, output)."""
     values = {
         "request_latency": (end_s - start_s) * 1000,
         "time_to_first_token": ttft_ms,
         "inter_token_latency": itl_ms,
+        "osl_mismatch_diff_pct": length_off_pct,
     }
     if tokens is not None:
         values |= {"usage_prompt_tokens": tokens[0], "usage_completion_tokens": tokens[1]}
@@ -39,7 +43,8 @@ def record(
             "request_start_ns": START + round(start_s * S),
             "request_end_ns": START + round(end_s * S),
             "was_cancelled": cancelled,
-            "root_correlation_id": "tree-1",
+            "root_correlation_id": tree,
+            "agent_depth": int(subagent),
         },
         "metrics": {
             name: {"value": value, "unit": "x"} for name, value in values.items() if value is not None
@@ -78,7 +83,8 @@ def metrics_text(counters: dict[str, float], infos: dict[str, dict[str, str]] | 
     lines = []
     for name, value in counters.items():
         lines += [f"# HELP {name} Help.", f"# TYPE {name} counter"]
-        lines += [f'{name}{{engine="{engine}"}} {value / 2}' for engine in (0, 1)]
+        own = 'model_name="serve-repro/tiny-llama"'
+        lines += [f'{name}{{engine="{engine}",{own}}} {value / 2}' for engine in (0, 1)]
     for name, labels in (infos or {}).items():
         text = ",".join(f'{key}="{value}"' for key, value in labels.items())
         lines += [f"# HELP {name} Help.", f"# TYPE {name} gauge", f"{name}{{{text}}} 1.0"]
@@ -108,9 +114,32 @@ def attestation(patch: str, rank: int, **more: Any) -> dict[str, Any]:
     return {"patch": patch, "rank": rank, "process": "worker", "pid": 1, "installed": True, **more}
 
 
+CLIENT_LOG = """\
+19:21:53.974 NOTICE   Phase warmup (warmup) sending complete | sent=1, completed=0, in_flight=1 | x
+19:21:54.275 NOTICE   Phase warmup (warmup) complete | completed=1, cancelled=0, errors=0 | x
+19:22:14.287 NOTICE   Phase profiling (profiling) sending complete | sent=3, completed=2, in_flight=1 | x
+19:22:14.847 NOTICE   Phase profiling (profiling) complete | completed=3, cancelled=0, errors=0 | x
+"""
+"""What the client says of `good_rows`."""
+
+
+def write_series(folder: Path, sampled: list[int], window_s: int = 20) -> None:
+    """The client's export of the server's metrics: in which seconds of the window it had some."""
+    slices = [{"start_ns": START + s * S, "end_ns": START + (s + 1) * S} for s in sampled]
+    window = {"start_ns": START, "end_ns": START + window_s * S}
+    series = [{"labels": {}, "stats": {"avg": 1.0, "max": 2.0}, "timeslices": slices}]
+    export = {
+        "summary": {"phase_time_ranges": {"profiling": window}},
+        "metrics": {"vllm:num_requests_running": {"series": series}},
+    }
+    (folder / "server_metrics_export.json").write_text(json.dumps(export), encoding="utf-8")
+
+
 def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
     """A valid attempt of the tiny recipe, with the built patch set in <folder>/patches."""
     write_artifacts(folder / "client/artifacts", good_rows())
+    write_series(folder / "client/artifacts", list(range(20)))
+    (folder / "client/client.log").write_text(CLIENT_LOG, encoding="utf-8")
     zero = dict.fromkeys(COUNTERS, 0.0)
     (folder / "metrics_before.txt").write_text(metrics_text(zero, INFOS), encoding="utf-8")
     (folder / "metrics_after.txt").write_text(metrics_text(COUNTERS, INFOS), encoding="utf-8")

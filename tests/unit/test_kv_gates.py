@@ -1,4 +1,4 @@
-"""The gates of KV offload: what the scheduler, the workers and the plan say of host blocks."""
+"""Gates on KV offload: on or off as planned, its size, and blocks that every stage has."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .plans import plan_of
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """A point of the tiny recipe: two ranks with KV offload."""
+    """A point of the tiny recipe: two ranks, 64 MiB of host memory each."""
     return plan_of("tiny-cpu-tp1pp2", "laptop", 2)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A valid attempt at that point."""
-    folder = write_attempt(tmp_path_factory.mktemp("attempt"), ["cpu-pipeline-eager"])
+    folder = write_attempt(tmp_path_factory.mktemp("attempt"), [])
     return collect(folder, 2, folder / "patches")
 
 
@@ -31,6 +31,51 @@ def expecting(plan: Plan, **changes: Any) -> Plan:
     """The plan with other expectations."""
     expect = Expectations.model_validate(plan.expect.model_dump() | changes)
     return plan.model_copy(update={"expect": expect})
+
+
+@pytest.mark.parametrize(
+    ("connector", "info", "outcome"),
+    [
+        ("SimpleCPUOffloadConnector", {"capacity_blocks": "1024"}, "pass"),
+        ("SimpleCPUOffloadConnector", None, "unknown"),
+        (None, None, "pass"),
+        (None, {"capacity_blocks": "1024"}, "fail"),
+    ],
+)
+def test_kv_offload(
+    plan: Plan, good: Evidence, connector: str | None, info: dict[str, str] | None, outcome: str
+) -> None:
+    evidence = good._replace(offload_info=info)
+    planned = expecting(plan, kv_offload_connector=connector)
+    assert checks.kv_offload(planned, evidence).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("gib", "outcome"),
+    [
+        ([0.06, 0.06], "pass"),  # 64 MiB are 0.0625 GiB
+        ([0.06, 0.05], "fail"),
+        ([0.03, 0.03], "fail"),
+        ([0.12, 0.12], "fail"),
+        ([], "unknown"),
+    ],
+)
+def test_kv_offload_has_the_planned_size(
+    plan: Plan, good: Evidence, gib: list[float], outcome: str
+) -> None:
+    assert plan.expect.kv_offload_bytes_per_rank == 64 << 20
+    logs = [good.logs[0]._replace(host_gib=gib), good.logs[1]._replace(host_gib=[])]
+    assert checks.kv_offload(plan, good._replace(logs=logs)).outcome == outcome
+
+
+def test_a_server_without_the_metric_tells_its_blocks_in_its_log(plan: Plan, good: Evidence) -> None:
+    logs = [good.logs[0]._replace(scheduler_blocks=1024), good.logs[1]]
+    told = good._replace(offload_info=None, logs=logs)
+    for gate in (checks.kv_offload, checks.kv_blocks):
+        assert gate(plan, told).outcome == "pass"
+        assert gate(plan, good._replace(offload_info=None)).outcome == "unknown"
+    over = told._replace(logs=[logs[0]._replace(scheduler_blocks=2048), logs[1]])
+    assert checks.kv_blocks(plan, over).outcome == "fail"
 
 
 @pytest.mark.parametrize(
@@ -59,21 +104,6 @@ def test_too_many_blocks_are_told_with_the_stage_that_lacks_them(plan: Plan, goo
     logs = [good.logs[0], good.logs[1]._replace(host_blocks=[341])]
     seen = checks.kv_blocks(plan, good._replace(logs=logs)).seen
     assert seen == "scheduler hands out 1024 host blocks; rank 0 has 1024, rank 1 has 341"
-
-
-@pytest.mark.parametrize(
-    ("log", "outcome"), [(1024, "pass"), (170, "pass"), (2048, "fail"), (None, "unknown")]
-)
-def test_a_server_without_the_metric_is_judged_by_its_schedulers_log(
-    plan: Plan, good: Evidence, log: int | None, outcome: str
-) -> None:
-    """vLLM 0.27 has no metric of its host blocks."""
-    logs = [good.logs[0]._replace(scheduler_blocks=log), good.logs[1]]
-    evidence = good._replace(logs=logs, offload_info=None)
-    assert checks.kv_blocks(plan, evidence).outcome == outcome
-    assert checks.kv_offload(plan, evidence).outcome == ("unknown" if log is None else "pass")
-    without = expecting(plan, kv_offload_connector=None)
-    assert checks.kv_offload(without, evidence).outcome == ("pass" if log is None else "fail")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ class Client:
             hub_traces=False,
             duration_s=20,
             idle_gap_s=5,
+            lane_gap_s=5,
             limit_s=limit_s,
         )
         return run_client(plan, {"RUN_ID": self.run_id}, self.folder, self.watch)

@@ -32,6 +32,10 @@ class Record(NamedTuple):
     e2e_ms: float | None
     tree: str | None
     """Which live session tree (root and subagents) sent it."""
+    subagent: bool
+    """Sent by a subagent of its tree, not by its root."""
+    length_off_pct: float | None
+    """How far the answer's length is from the one that was asked for, in percent of it."""
 
 
 def records(folder: Path) -> Iterator[Record]:
@@ -70,6 +74,8 @@ def _record(row: dict[str, Any]) -> Record:
         itl_ms=value("inter_token_latency"),
         e2e_ms=value("request_latency"),
         tree=metadata.get("root_correlation_id"),
+        subagent=bool(metadata.get("agent_depth")),
+        length_off_pct=value("osl_mismatch_diff_pct"),
     )
 
 
@@ -82,6 +88,8 @@ class Totals(NamedTuple):
     """Profiled requests with one."""
     warmup: int
     warmup_failed: int
+    warmup_subagents_failed: int
+    """Those of them that subagents sent; the client itself only heeds the roots'."""
     no_output: int
     """Profiled requests that count as successes and brought no token.
 
@@ -91,6 +99,10 @@ class Totals(NamedTuple):
     """The same in the warm-up."""
     errors: dict[str, int]
     """Errors by kind, warm-up included."""
+    length_told: int
+    """Completed requests of which the client says how their length compares with what was asked."""
+    length_off: int
+    """Those of them that have another length."""
     input_tokens: int
     output_tokens: int
     """Tokens of all requests without an error, warm-up included (as the server counts)."""
@@ -105,7 +117,11 @@ def totals(folder: Path) -> Totals:
         counts[f"{phase}_{'ok' if record.error is None else 'failed'}"] += 1
         if record.error is not None:
             errors[record.error] += 1
+            counts[f"{phase}_subagents_failed"] += int(record.subagent)
             continue
+        if record.profiled and record.length_off_pct is not None:
+            counts["length_told"] += 1
+            counts["length_off"] += int(record.length_off_pct != 0)
         counts["input"] += record.input_tokens or 0
         counts["output"] += record.output_tokens or 0
         counts[f"{phase}_no_output"] += int(not record.output_tokens)
@@ -114,9 +130,12 @@ def totals(folder: Path) -> Totals:
         failed=counts["profiled_failed"],
         warmup=counts["warmup_ok"] + counts["warmup_failed"],
         warmup_failed=counts["warmup_failed"],
+        warmup_subagents_failed=counts["warmup_subagents_failed"],
         no_output=counts["profiled_no_output"],
         warmup_no_output=counts["warmup_no_output"],
         errors=dict(errors),
+        length_told=counts["length_told"],
+        length_off=counts["length_off"],
         input_tokens=counts["input"],
         output_tokens=counts["output"],
     )

@@ -14,7 +14,7 @@ from serve_repro.launch import leftovers
 from serve_repro.launch.causes import tail
 from serve_repro.launch.environment import clean_environment
 from serve_repro.launch.exits import describe_exit
-from serve_repro.launch.failure import PointFailed
+from serve_repro.launch.failure import ClientFailed, PointFailed
 from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import ClientPlan
 
@@ -33,7 +33,8 @@ def run_client(
         watch: called at every look; raises if a rank ended or a stop came.
 
     Raises:
-        PointFailed: it cannot start, ended badly, or ran past its limit, or whatever `watch` raises.
+        ClientFailed: it ended badly.
+        PointFailed: it cannot start, or ran past its limit, or whatever `watch` raises.
             While it runs, it is first interrupted, so that what it has measured is exported.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ def run_client(
     seconds = time.monotonic() - started
     if process.returncode:
         _look_for_a_better_cause(watch)
-        raise PointFailed(
+        raise ClientFailed(
             "replay",
             f"the client ended by {describe_exit(process.returncode)}",
             f"last lines of {log}:\n{tail(log, 20)}",

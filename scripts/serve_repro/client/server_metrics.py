@@ -25,6 +25,16 @@ def labels_of(path: Path, name: str) -> dict[str, str] | None:
     return None
 
 
+def models_of(path: Path) -> set[str]:
+    """Names of the models that a saved /metrics answer of vLLM speaks of."""
+    return {
+        sample.labels["model_name"]
+        for family in text_string_to_metric_families(path.read_text(encoding="utf-8"))
+        for sample in family.samples
+        if sample.name.startswith("vllm:") and "model_name" in sample.labels
+    }
+
+
 def grown(before: dict[str, float], after: dict[str, float], name: str) -> float | None:
     """How much a counter grew between two answers; None if the server does not have it."""
     if name not in after:

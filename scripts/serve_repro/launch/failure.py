@@ -22,5 +22,9 @@ class PointFailed(Exception):
         super().__init__(f"{stage}: {reason}")
 
 
+class ClientFailed(PointFailed):
+    """The client ended by itself, and badly. What it has exported can still be judged."""
+
+
 class Interrupted(PointFailed):
     """Somebody asked to stop: Ctrl-C, a scheduler's TERM, or the workflow itself is gone."""

@@ -132,6 +132,7 @@ def _expectations(recipe: Recipe, site: Site, reasons: list[str]) -> model.Expec
         served_name=recipe.model.served_name,
         max_model_len=recipe.serve.max_model_len,
         prefix_caching=recipe.serve.prefix_caching,
+        async_scheduling=recipe.serve.async_scheduling,
         kv_offload_connector=offload.connector if offload else None,
         kv_offload_bytes_per_rank=memory.kv_offload_bytes_per_rank if memory else None,
         kv_offload_blocks=(

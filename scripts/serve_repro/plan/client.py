@@ -12,6 +12,9 @@ SUBMISSION_MIN_S = 900
 SYSTEM_IDLE_CAP_S = 10
 """The scenario lets the whole system idle for at most this long (agentx-harness locks it)."""
 
+LANE_GAP_OF_WINDOW = 4
+"""A lane that is silent for more than this part of the window is dead, whatever cap a recipe sets."""
+
 
 def client_plan(recipe: Recipe, concurrency: int, smoke: bool) -> ClientPlan:
     """agentx-harness for one point; `smoke` adds the override that marks it as no submission."""
@@ -62,6 +65,7 @@ def client_plan(recipe: Recipe, concurrency: int, smoke: bool) -> ClientPlan:
         hub_traces=replay.dataset.hub is not None,
         duration_s=replay.duration_s,
         idle_gap_s=min(SYSTEM_IDLE_CAP_S, replay.trace_idle_gap_cap_s),
+        lane_gap_s=min(replay.trace_idle_gap_cap_s, replay.duration_s / LANE_GAP_OF_WINDOW),
         limit_s=limit,
     )
 

@@ -79,6 +79,8 @@ class ClientPlan(Strict):
     """Measured window."""
     idle_gap_s: float
     """Longest time in which no request need be under way: the last one may end this early."""
+    lane_gap_s: float
+    """Longest silence of one lane that still counts as alive."""
     limit_s: float
     """Longest the client may run in all: set-up, warm-up, window, drain, export."""
 
@@ -89,6 +91,8 @@ class Expectations(Strict):
     served_name: str
     max_model_len: int
     prefix_caching: bool
+    async_scheduling: bool | None
+    """None: the recipe leaves it to vLLM."""
     kv_offload_connector: str | None
     kv_offload_bytes_per_rank: int | None
     kv_offload_blocks: list[int] | None

@@ -18,7 +18,7 @@ from serve_repro.errors import UserError
 from serve_repro.gates.checks import judge, judge_serving
 from serve_repro.gates.evidence import collect, collect_serving
 from serve_repro.launch import api
-from serve_repro.launch.failure import Interrupted, PointFailed
+from serve_repro.launch.failure import ClientFailed, Interrupted, PointFailed
 from serve_repro.launch.interrupts import Interrupts
 from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
@@ -78,21 +78,32 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         attempt.mkdir(parents=True)
         _lay_view(plan, proofs.patch_folder, attempt / "view")
         point["seconds"] = _drive(plan, place, values, attempt, proofs.patch_folder, interrupts)
+        _save_job(place, attempt)
         began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
         point["seconds"]["judge"] = round(time.monotonic() - began, 3)
     except PointFailed as failure:
-        status = "interrupted" if isinstance(failure, Interrupted) else "failed"
-        noticed = failure.noticed.isoformat(timespec="milliseconds")
-        point |= {"status": status, "stage": failure.stage, "reason": failure.reason, "noticed": noticed}
+        _save_job(place, attempt)
         if failure.details:
             LOGGER.info("%s", failure.details)
+        if isinstance(failure, ClientFailed):
+            point |= _judge(plan, attempt, proofs.patch_folder)
+        point |= _failed(failure, point)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.rmtree(attempt / "view", ignore_errors=True)
-    _save_job(place, attempt)
     write_json(attempt / "point.json", point)
     return point
+
+
+def _failed(failure: PointFailed, judged: dict[str, Any]) -> dict[str, Any]:
+    """Status, stage and reason; the gates' own reasons behind that of a client that gave up."""
+    return {
+        "status": "interrupted" if isinstance(failure, Interrupted) else "failed",
+        "stage": failure.stage,
+        "reason": "; ".join([failure.reason, *([judged["reason"]] if judged["gates"] else [])]),
+        "noticed": failure.noticed.isoformat(timespec="milliseconds"),
+    }
 
 
 def _drive(
@@ -128,8 +139,12 @@ def _drive(
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")
         _refuse_early(plan, attempt, patch_folder)
-        run_client(plan.client, values[0], attempt / "client", watch)
-        _save_metrics(base, attempt / "metrics_after.txt")
+        try:
+            run_client(plan.client, values[0], attempt / "client", watch)
+        except ClientFailed:
+            _save_last_metrics(base, attempt / "metrics_after.txt")
+            raise
+        _save_last_metrics(base, attempt / "metrics_after.txt")
         replayed = clock()
         watch("replay")
     except PointFailed as failure:
@@ -195,6 +210,14 @@ def _save_metrics(base: str, path: Path) -> None:
     if status != 200:
         raise PointFailed("replay", f"/metrics answers {status}")
     write_text(path, text)
+
+
+def _save_last_metrics(base: str, path: Path) -> None:
+    """The answer after the replay; where there is none, the gates say what cannot be told."""
+    try:
+        _save_metrics(base, path)
+    except PointFailed as failure:
+        LOGGER.info("%s", failure.reason)
 
 
 def _refuse_early(plan: Plan, attempt: Path, patch_folder: Path) -> None:
