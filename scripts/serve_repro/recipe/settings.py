@@ -18,3 +18,5 @@ class Settings(Strict):
     """Where to run them: the name of config/sites/<name>.yaml."""
     concurrencies: list[int] | None = None
     """Only these points, of those that the recipes have; null: all."""
+    repeats: Annotated[int, Field(ge=1)] = 1
+    """How often each point is measured, each time with a server started anew."""
