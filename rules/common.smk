@@ -17,6 +17,7 @@ from serve_repro.errors import UserError
 from serve_repro.imports import sources
 from serve_repro.interpreter import put_own_python_first
 from serve_repro.messages import made_what, what_failed
+from serve_repro.result_paths import REPEAT
 from serve_repro.sweep import Sweep
 
 put_own_python_first()
@@ -36,6 +37,7 @@ if workflow.output_settings.dryrun:
 wildcard_constraints:
     recipe="[a-z0-9][a-z0-9.-]*",
     concurrency="[0-9]+",
+    repeat=REPEAT,
     node="[A-Za-z0-9][A-Za-z0-9.-]*",
     environment="[a-z0-9][a-z0-9.-]*",
     model=r"[\w.-]+",
@@ -63,7 +65,9 @@ def per_node(pattern):
 
 def for_point(key):
     """A resource of the job that measures a point."""
-    return lambda wildcards: SWEEP.point_resources(*wildcards)[key]
+    return lambda wildcards: SWEEP.point_resources(
+        wildcards.recipe, wildcards.concurrency
+    )[key]
 
 
 def for_step(key):

@@ -1,6 +1,7 @@
 """Measure the points: one job each boots the server, replays the traces, judges and stops.
 
-OUTPUT  results/<recipe>/conc<N>/replay.json   a valid point; its evidence is in attempts/ beside it
+OUTPUT  results/<recipe>/conc<N>/replay.json          a valid point; its evidence is in attempts/ beside it
+        results/<recipe>/conc<N>/rep<k>/replay.json   the same of its further repeats, k from 2
 
 What makes a point stale is this short list: plan, weights, image, patch set, traces, client, and the
 declared version of the driving code. An edit of the driving code alone does not.
@@ -18,11 +19,11 @@ rule replay:
         dataset=dataset_manifest,
         client=".envs/client/environment.json",
     output:
-        ensure("results/{recipe}/conc{concurrency}/replay.json", non_empty=True),
+        ensure("results/{recipe}/conc{concurrency}{repeat}/replay.json", non_empty=True),
     log:
-        "logs/{recipe}/replay/conc{concurrency}.log",
+        "logs/{recipe}/replay/conc{concurrency}{repeat}.log",
     benchmark:
-        "logs/{recipe}/replay/conc{concurrency}.jsonl"
+        "logs/{recipe}/replay/conc{concurrency}{repeat}.jsonl"
     conda:
         "../envs/workflow/conda.yaml"
     resources:

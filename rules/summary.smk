@@ -8,7 +8,7 @@ OUTPUT  results/summary.csv
 
 
 rule summarise:
-    """Gather the points into one table, a row a point."""
+    """Gather the points into one table, a row a point and repeat."""
     input:
         replays=SWEEP.points(),
         program=program_files("summarise.py"),
@@ -41,11 +41,14 @@ rule verdict:
     localrule: True
     conda:
         "../envs/workflow/conda.yaml"
+    params:
+        repeats=SWEEP.settings.repeats,
     shell:
         r"""
         python scripts/verdict.py \
             --summary {input.summary:q} \
             --published {input.published:q} \
+            --repeats {params.repeats} \
             --output {output:q} \
             --log {log:q}
         """

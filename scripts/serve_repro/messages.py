@@ -10,6 +10,7 @@ from serve_repro.documents import read_json
 _COLUMNS = (
     ("recipe", "recipe"),
     ("concurrency", "conc"),
+    ("repeat", "run"),
     ("status", "status"),
     ("validity", "class"),
     ("requests", "requests"),
@@ -27,9 +28,11 @@ def made_what(points: list[str]) -> str:
         return ""
     with summary.open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    table = [[heading for _, heading in _COLUMNS]]
-    table += [[_short(row[column]) for column, _ in _COLUMNS] for row in rows]
-    widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
+    repeated = any(row["repeat"] != "1" for row in rows)
+    shown = [pair for pair in _COLUMNS if pair[0] != "repeat" or repeated]
+    table = [[heading for _, heading in shown]]
+    table += [[_short(row[column]) for column, _ in shown] for row in rows]
+    widths = [max(len(line[i]) for line in table) for i in range(len(shown))]
     lines = ["  ".join(map(str.ljust, line, widths)) for line in table]
     held = [float(row["held_idle_s"]) for row in rows if row.get("held_idle_s")]
     if held:

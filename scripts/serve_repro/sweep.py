@@ -19,6 +19,7 @@ from serve_repro.recipe.published import Published
 from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
 from serve_repro.recipe.settings import Settings
 from serve_repro.recipe.site import Site
+from serve_repro.result_paths import Run, replay_path
 from serve_repro.weights.seen import seen
 
 
@@ -59,8 +60,11 @@ class Sweep:
         self._check_overrides()
 
     def points(self) -> list[str]:
-        """Every point's file, in order."""
-        return [f"results/{name}/conc{level}/replay.json" for name, level in self.plans]
+        """Every point's file, in order, one for each of its repeats."""
+        repeats = range(1, self.settings.repeats + 1)
+        return [
+            replay_path(Run(name, level, repeat)) for name, level in self.plans for repeat in repeats
+        ]
 
     def plan(self, recipe: str, concurrency: int | str) -> Plan:
         """One point's plan."""

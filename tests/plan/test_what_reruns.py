@@ -43,6 +43,12 @@ def test_a_new_concurrency_is_one_new_point(checkout: Checkout) -> None:
     assert checkout.stale() == new | SUMMARY
 
 
+def test_more_repeats_are_new_runs_beside_the_first(checkout: Checkout) -> None:
+    append(checkout.folder / "config/tiny.yaml", "repeats: 3\n")
+    new = {f"{RESULTS}/conc{level}/rep{run}/replay.json" for level in (1, 2, 4) for run in (2, 3)}
+    assert checkout.stale() == new | SUMMARY
+
+
 def test_forcing_one_point_reruns_that_point_and_the_summary(checkout: Checkout) -> None:
     point = f"{RESULTS}/conc2/replay.json"
     assert checkout.stale(["results/summary.csv"], forced=[point]) == {point, "results/summary.csv"}

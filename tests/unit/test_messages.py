@@ -15,6 +15,7 @@ POINTS = [f"results/tiny/conc{level}/replay.json" for level in (1, 2)]
 ROW = {
     "recipe": "tiny",
     "concurrency": "1",
+    "repeat": "1",
     "status": "valid",
     "validity": "smoke",
     "requests": "21",
@@ -59,6 +60,13 @@ def test_the_table_is_told_with_rounded_numbers_under_its_headings() -> None:
     assert " 21 " in lines[2]
     assert " 345 " in lines[3]
     assert lines[1].index("requests") == lines[2].index("21") == lines[3].index("345")
+
+
+def test_repeats_are_told_apart_where_there_are_some() -> None:
+    put_summary(ROW, ROW | {"repeat": "2"})
+    heading, first, second = made_what(POINTS).splitlines()[1:4]
+    column = heading.index("run ")
+    assert (first[column], second[column]) == ("1", "2")
 
 
 def test_only_files_that_were_made_are_named() -> None:

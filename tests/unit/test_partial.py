@@ -73,6 +73,24 @@ def test_an_older_valid_attempt_is_no_result() -> None:
     assert rows()[0]["status"] == "not measured"
 
 
+def test_a_repeat_has_its_own_row_and_its_own_reason() -> None:
+    put_attempt("20260101T000000Z", FAILED)
+    write_partial([POINTS[0], "results/tiny/conc1/rep2/replay.json"])
+    with PARTIAL.open(encoding="utf-8") as stream:
+        told = [(row["concurrency"], row["repeat"], row["status"]) for row in csv.DictReader(stream)]
+    assert told == [("1", "1", "invalid"), ("1", "2", "not measured")]
+
+
+def test_a_result_of_an_earlier_version_says_so_and_has_no_number() -> None:
+    path = Path(POINTS[0])
+    path.parent.mkdir(parents=True)
+    write_json(path, FAILED | {"status": "valid"})
+    first = rows()[0]
+    assert first["status"] == "damaged"
+    assert "was written by an earlier version: it has no" in first["reason"]
+    assert "window_s" in first["reason"]
+
+
 def test_a_damaged_result_costs_its_own_row_only() -> None:
     path = Path(POINTS[0])
     path.parent.mkdir(parents=True)

@@ -89,6 +89,16 @@ def test_what_is_missing_never_counts_as_reproduced() -> None:
     assert compared(1000, concurrency=8)["verdict"] == "missing"
 
 
+@pytest.mark.parametrize(("runs", "verdict"), [(0, "missing"), (2, "missing"), (3, "reproduced")])
+def test_a_missing_repeat_is_never_made_up_for_by_the_others(runs: int, verdict: str) -> None:
+    point = {"recipe": "big", "concurrency": 16, "gpus": 16, "validity": "submission"}
+    rows = [point | {"repeat": run + 1, "ttft_p50_ms": 1000.0 + run} for run in range(runs)]
+    summary = pd.DataFrame(rows, columns=[*point, "repeat", "ttft_p50_ms"])
+    (found,) = verdicts(summary, [parse(GOOD, Published, "here")], repeats=3).to_dict("records")
+    assert found["verdict"] == verdict
+    assert runs != 2 or found["why"] == "2 of 3 runs are in the summary"
+
+
 def test_a_smoke_run_is_never_compared() -> None:
     found = compared(1000, validity="smoke")
     assert pd.isna(found["measured"])

@@ -22,3 +22,5 @@ class Settings(Strict):
     """Switches over the recipes' own lists of patches: false takes one out, true puts one behind."""
     weight_overrides: dict[str, str] = {}
     """{model id: folder}: take the model from exactly there, and do not search the site's roots."""
+    repeats: Annotated[int, Field(ge=1)] = 1
+    """How often each point is measured, each time with a server started anew."""

@@ -9,10 +9,11 @@ import pandas as pd
 
 from serve_repro.documents import read_json, write_text
 from serve_repro.errors import UserError
+from serve_repro.result_paths import run_of
 from serve_repro.table.rows import row
 
 PARTIAL = Path("results/summary.partial.csv")
-_FIRST = ["recipe", "concurrency", "status", "reason"]
+_FIRST = ["recipe", "concurrency", "repeat", "status", "reason"]
 _KEPT = ("site", "validity", "accelerator", "started")
 
 
@@ -63,6 +64,5 @@ def _without_result(replay: Path) -> dict[str, Any]:
 
 
 def _named(replay: Path) -> dict[str, Any]:
-    """Recipe and concurrency, as the point's place says them."""
-    folder = replay.parent
-    return {"recipe": folder.parent.name, "concurrency": int(folder.name.removeprefix("conc"))}
+    """Recipe, concurrency and repeat, as the point's place says them."""
+    return run_of(replay)._asdict()

@@ -1,4 +1,4 @@
-"""summary.csv: one row a point, units in the column names."""
+"""summary.csv: one row a point and repeat, units in the column names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import pandas as pd
 
 from serve_repro.client.artifacts import totals
 from serve_repro.documents import read_json
+from serve_repro.errors import UserError
+from serve_repro.result_paths import repeat_of
 from serve_repro.table.metrics import gauge_metrics, request_metrics, server_metrics
+
+NEEDED = (
+    *("recipe", "site", "concurrency", "status", "validity", "window_s", "accelerator"),
+    *("world_size", "nodes", "attempt", "seconds", "gates", "started", "identity"),
+)
+"""What a row is made of; replay.json holds more."""
 
 IDENTITY = ("plan", "weights", "image", "patches", "dataset", "client", "driver")
 
@@ -19,8 +27,18 @@ def row(replay: Path) -> dict[str, Any]:
 
     Args:
         replay: its replay.json; the artifacts stand in the attempt that it names.
+
+    Raises:
+        UserError: it was written by an earlier version, and lacks what a row needs.
     """
     point = read_json(replay)
+    lacking = [key for key in NEEDED if key not in point]
+    if lacking:
+        raise UserError(
+            f"was written by an earlier version: it has no {', '.join(lacking)}",
+            where=str(replay),
+            remedy=f"measure the point again: snakemake ... -R {replay}",
+        )
     attempt = replay.parent / point["attempt"]
     artifacts = attempt / "client" / "artifacts"
     counts = totals(artifacts)
@@ -29,6 +47,7 @@ def row(replay: Path) -> dict[str, Any]:
         "recipe": point["recipe"],
         "site": point["site"],
         "concurrency": point["concurrency"],
+        "repeat": repeat_of(replay),
         "status": point["status"],
         "validity": point["validity"],
         "window_s": point["window_s"],

@@ -36,12 +36,13 @@ T_975 = (
 """Student's t, two-sided 95 %, by degrees of freedom from 1; beyond 30 the last one, which is wider."""
 
 
-def verdicts(summary: pd.DataFrame, published: list[Published]) -> pd.DataFrame:
+def verdicts(summary: pd.DataFrame, published: list[Published], repeats: int = 1) -> pd.DataFrame:
     """One row a published value.
 
     Args:
         summary: summary.csv; several rows of one point are repeats.
         published: what to compare with.
+        repeats: how many rows a point must have; with fewer it is missing.
     """
     rows = []
     for publication in published:
@@ -55,15 +56,17 @@ def verdicts(summary: pd.DataFrame, published: list[Published]) -> pd.DataFrame:
                     "concurrency": value.concurrency,
                     "metric": value.metric,
                     "published": value.value,
-                    **_compare(points, value, publication),
+                    **_compare(points, value, publication, repeats),
                 }
             )
     return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
 
-def _compare(points: pd.DataFrame, value: Value, publication: Published) -> dict[str, Any]:
+def _compare(points: pd.DataFrame, value: Value, publication: Published, repeats: int) -> dict[str, Any]:
     if points.empty:
         return {"verdict": "missing", "why": "this point is not in the summary"}
+    if len(points) < repeats:
+        return {"verdict": "missing", "why": f"{len(points)} of {repeats} runs are in the summary"}
     differences = _differences(points, publication.conditions)
     if differences:
         return {"verdict": "not comparable", "why": "; ".join(differences)}
