@@ -54,6 +54,12 @@ def program_files(name):
     return [os.path.relpath(path) for path in sources(SCRIPTS / name)]
 
 
+def course_of(point):
+    """The picture of a point's course, by its replay.json."""
+    folder = Path(point).parent
+    return f"results/plots/{folder.parent.name}/{folder.name}.svg"
+
+
 def per_node(pattern):
     """An input function: one file for each node that the recipe serves on."""
     return lambda wildcards: expand(

@@ -3,6 +3,8 @@
 OUTPUT  results/summary.csv
         results/verdict.csv
         results/plots/throughput_against_interactivity.{svg,png}
+        results/plots/by_concurrency.{svg,png}
+        results/plots/<recipe>/conc<N>.svg   one point through its window
         results/report.html
 """
 
@@ -52,13 +54,16 @@ rule verdict:
 
 
 rule plot:
-    """Draw throughput per accelerator against interactivity."""
+    """Draw throughput against interactivity, and latency and throughput by concurrency."""
     input:
         summary="results/summary.csv",
+        published=SWEEP.published(),
         program=program_files("plot.py"),
     output:
-        svg="results/plots/throughput_against_interactivity.svg",
-        png="results/plots/throughput_against_interactivity.png",
+        interactivity=multiext(
+            "results/plots/throughput_against_interactivity", ".svg", ".png"
+        ),
+        concurrency=multiext("results/plots/by_concurrency", ".svg", ".png"),
     log:
         "logs/plot.log",
     localrule: True
@@ -68,19 +73,46 @@ rule plot:
         r"""
         python scripts/plot.py \
             --summary {input.summary:q} \
-            --outputs {output.svg:q} {output.png:q} \
+            --published {input.published:q} \
+            --interactivity {output.interactivity:q} \
+            --concurrency {output.concurrency:q} \
+            --log {log:q}
+        """
+
+
+rule plot_point:
+    """Draw one point's throughput, requests, KV cache and cache hits through its window."""
+    input:
+        replay="results/{recipe}/conc{concurrency}/replay.json",
+        program=program_files("plot_point.py"),
+    output:
+        "results/plots/{recipe}/conc{concurrency}.svg",
+    log:
+        "logs/{recipe}/plot_point/conc{concurrency}.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    shell:
+        r"""
+        python scripts/plot_point.py \
+            --replay {input.replay:q} \
+            --output {output:q} \
             --log {log:q}
         """
 
 
 rule report:
-    """Write one self-contained page with table, plot and gates."""
+    """Write one self-contained page: verdict, table, plots, gates."""
     input:
         summary="results/summary.csv",
         verdict="results/verdict.csv",
         published=SWEEP.published(),
-        plot="results/plots/throughput_against_interactivity.svg",
+        plots=[
+            "results/plots/throughput_against_interactivity.svg",
+            "results/plots/by_concurrency.svg",
+        ],
         replays=SWEEP.points(),
+        courses=[course_of(point) for point in SWEEP.points()],
         template="scripts/serve_repro/table/report.html.j2",
         program=program_files("report.py"),
     output:
@@ -96,8 +128,9 @@ rule report:
             --summary {input.summary:q} \
             --verdict {input.verdict:q} \
             --published {input.published:q} \
-            --plot {input.plot:q} \
+            --plots {input.plots:q} \
             --replays {input.replays:q} \
+            --courses {input.courses:q} \
             --output {output:q} \
             --log {log:q}
         """
