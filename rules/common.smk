@@ -97,7 +97,25 @@ def environment_file(wildcards):
 
 
 def dataset_manifest(wildcards):
+    """An input function: the manifest of a recipe's traces."""
+    return traces_of(wildcards.recipe)
+
+
+def traces_of(recipe):
     """The manifest of a recipe's traces, made or fetched."""
-    dataset = SWEEP.dataset(wildcards.recipe)
+    dataset = SWEEP.dataset(recipe)
     kind = "made" if dataset.made is not None else "hub"
     return f"resources/{kind}/traces/{dataset.name}/manifest.json"
+
+
+def inputs_elsewhere(point):
+    """What a point stands on outside results/: its recipe and site, traces, client, their locks."""
+    recipe = Path(point).parents[1].name
+    return [
+        f"config/recipes/{recipe}.yaml",
+        f"config/sites/{SWEEP.site.name}.yaml",
+        traces_of(recipe),
+        ".envs/client/environment.json",
+        "envs/client/lock.txt",
+        "patches/series.yaml",
+    ]

@@ -6,7 +6,10 @@ OUTPUT  results/summary.csv
         results/plots/by_concurrency.{svg,png}
         results/plots/<recipe>/conc<N>.svg   one point through its window
         results/report.html
+        results/ro-crate-metadata.json       where every row comes from
 """
+
+OUTSIDE = {point: inputs_elsewhere(point) for point in SWEEP.points()}
 
 
 rule summarise:
@@ -131,6 +134,39 @@ rule report:
             --plots {input.plots:q} \
             --replays {input.replays:q} \
             --courses {input.courses:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule record_provenance:
+    """Record which run made which file from which others, as an RO-Crate of the results folder."""
+    input:
+        replays=SWEEP.points(),
+        outside=sorted({path for paths in OUTSIDE.values() for path in paths}),
+        made=[
+            "results/summary.csv",
+            "results/verdict.csv",
+            "results/plots/throughput_against_interactivity.svg",
+            "results/plots/by_concurrency.svg",
+            "results/report.html",
+        ],
+        program=program_files("record_provenance.py"),
+    output:
+        "results/ro-crate-metadata.json",
+    log:
+        "logs/record_provenance.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    params:
+        outside=json.dumps(OUTSIDE),
+    shell:
+        r"""
+        python scripts/record_provenance.py \
+            --replays {input.replays:q} \
+            --outside {params.outside:q} \
+            --made {input.made:q} \
             --output {output:q} \
             --log {log:q}
         """

@@ -26,10 +26,12 @@ PANELS = (
     Panel("ITL", "ms", {name: f"itl_{name}_ms" for name in ("p50", "p90", "p99")}),
     Panel("E2E latency", "ms", {name: f"e2e_{name}_ms" for name in ("p50", "p90", "p99")}),
     Panel(
-        "throughput per accelerator",
-        "tokens/s",
-        {name: f"{name}_tput_tok_s_gpu" for name in ("total", "output")},
+        "KV cache in use",
+        "share",
+        {name: f"kv_cache_usage_{name}_ratio" for name in ("mean", "max")},
     ),
+    Panel("total throughput per accelerator", "tokens/s", {"total": "total_tput_tok_s_gpu"}),
+    Panel("output throughput per accelerator", "tokens/s", {"output": "output_tput_tok_s_gpu"}),
 )
 STYLES = ("-", "--", ":", "-.")
 
@@ -43,8 +45,8 @@ def draw(table: pd.DataFrame, published: list[Published], target: Path) -> None:
         target: .svg or .png file.
     """
     recipes = sorted(set(table["recipe"]))
-    with drawn(target, 9, 6.5) as figure:
-        for axes, panel in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+    with drawn(target, 9, 9) as figure:
+        for axes, panel in zip(figure.subplots(3, 2).flat, PANELS, strict=True):
             for style, recipe in zip(STYLES * len(recipes), recipes, strict=False):
                 # Repeats of a point: the line goes through their mean, each stands as a dot.
                 own = table[table["recipe"] == recipe].sort_values("concurrency")

@@ -26,8 +26,8 @@ def drawn(target: Path, width_in: float, height_in: float) -> Iterator[Figure]:
     mpl.use("Agg")
     with mpl.rc_context():
         mpl.rcParams["svg.hashsalt"] = "serve-repro"
-        for side in ("top", "right"):
-            mpl.rcParams[f"axes.spines.{side}"] = False
+        mpl.rcParams["axes.spines.top"] = False
+        mpl.rcParams["axes.spines.right"] = False
         mpl.rcParams["axes.grid"] = True
         mpl.rcParams["grid.alpha"] = 0.3
         figure = plt.figure(figsize=(width_in, height_in), layout="constrained")

@@ -28,6 +28,7 @@ from serve_repro.plan.model import Plan
 from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind
+from serve_repro.source import workflow_source
 
 LOGGER = logging.getLogger("serve_repro")
 
@@ -68,6 +69,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         "validity": plan.expect.validity,
         "validity_reasons": plan.expect.validity_reasons,
         "identity": identity(plan, proofs, driver.VERSION),
+        "workflow": workflow_source(Path(__file__).parents[3]),
         "gates": [],
     }
     try:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from serve_repro.client.artifacts import totals
 from serve_repro.documents import read_json
+from serve_repro.source import short
 from serve_repro.table.metrics import gauge_metrics, request_metrics, server_metrics
 
 IDENTITY = ("plan", "weights", "image", "patches", "dataset", "client", "driver")
@@ -46,6 +47,7 @@ def row(replay: Path) -> dict[str, Any]:
         "gates_total": len(outcomes),
         "started": point["started"],
         **{f"{name}_id": _short(point["identity"][name]) for name in IDENTITY},
+        "workflow_commit": short(point.get("workflow")),
         "attempt": str(attempt),
     }
 
