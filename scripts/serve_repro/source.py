@@ -23,7 +23,7 @@ def short(source: dict[str, Any] | None) -> str | None:
     """Twelve digits of the commit, with "+changes" where files differ; None if not known."""
     if not source or source["commit"] is None:
         return None
-    return source["commit"][:12] + ("+changes" if source["changed"] else "")
+    return f"{source['commit'][:12]}{'+changes' if source['changed'] else ''}"
 
 
 def _git(checkout: Path, *words: str) -> str | None:
