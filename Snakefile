@@ -18,13 +18,15 @@ include: "rules/summary.smk"
 
 
 rule all:
-    """The summary, its plot and report, and every point."""
+    """The summary with its plots, report and provenance, and every point."""
     default_target: True
     input:
         "results/summary.csv",
         "results/verdict.csv",
         "results/plots/throughput_against_interactivity.png",
+        "results/plots/by_concurrency.png",
         "results/report.html",
+        "results/ro-crate-metadata.json",
         SWEEP.points(),
     localrule: True
 

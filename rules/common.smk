@@ -18,6 +18,7 @@ from serve_repro.imports import sources
 from serve_repro.interpreter import put_own_python_first
 from serve_repro.messages import made_what, what_failed
 from serve_repro.result_paths import REPEAT
+from serve_repro.result_paths import run_of
 from serve_repro.sweep import Sweep
 
 put_own_python_first()
@@ -54,6 +55,11 @@ def write_partial(points):
 def program_files(name):
     """A program and all of ours that it imports, for rules whose result an edit can change."""
     return [os.path.relpath(path) for path in sources(SCRIPTS / name)]
+
+
+def course_of(point):
+    """The picture of a point's course, by its replay.json."""
+    return point.replace("results/", "results/plots/").replace("/replay.json", ".svg")
 
 
 def per_node(pattern):
@@ -126,7 +132,25 @@ def environment_file(wildcards):
 
 
 def dataset_manifest(wildcards):
+    """An input function: the manifest of a recipe's traces."""
+    return traces_of(wildcards.recipe)
+
+
+def traces_of(recipe):
     """The manifest of a recipe's traces, made or fetched."""
-    dataset = SWEEP.dataset(wildcards.recipe)
+    dataset = SWEEP.dataset(recipe)
     kind = "made" if dataset.made is not None else "hub"
     return f"resources/{kind}/traces/{dataset.name}/manifest.json"
+
+
+def inputs_elsewhere(point):
+    """What a point stands on outside results/: its recipe and site, traces, client, their locks."""
+    recipe = run_of(Path(point)).recipe
+    return [
+        f"config/recipes/{recipe}.yaml",
+        f"config/sites/{SWEEP.site.name}.yaml",
+        traces_of(recipe),
+        ".envs/client/environment.json",
+        "envs/client/lock.txt",
+        "patches/series.yaml",
+    ]

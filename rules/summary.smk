@@ -3,8 +3,13 @@
 OUTPUT  results/summary.csv
         results/verdict.csv
         results/plots/throughput_against_interactivity.{svg,png}
+        results/plots/by_concurrency.{svg,png}
+        results/plots/<recipe>/conc<N>.svg   one point through its window
         results/report.html
+        results/ro-crate-metadata.json       where every row comes from
 """
+
+OUTSIDE = {point: inputs_elsewhere(point) for point in SWEEP.points()}
 
 
 rule summarise:
@@ -55,13 +60,16 @@ rule verdict:
 
 
 rule plot:
-    """Draw throughput per accelerator against interactivity."""
+    """Draw throughput against interactivity, and latency and throughput by concurrency."""
     input:
         summary="results/summary.csv",
+        published=SWEEP.published(),
         program=program_files("plot.py"),
     output:
-        svg="results/plots/throughput_against_interactivity.svg",
-        png="results/plots/throughput_against_interactivity.png",
+        interactivity=multiext(
+            "results/plots/throughput_against_interactivity", ".svg", ".png"
+        ),
+        concurrency=multiext("results/plots/by_concurrency", ".svg", ".png"),
     log:
         "logs/plot.log",
     localrule: True
@@ -71,19 +79,46 @@ rule plot:
         r"""
         python scripts/plot.py \
             --summary {input.summary:q} \
-            --outputs {output.svg:q} {output.png:q} \
+            --published {input.published:q} \
+            --interactivity {output.interactivity:q} \
+            --concurrency {output.concurrency:q} \
+            --log {log:q}
+        """
+
+
+rule plot_point:
+    """Draw one point's throughput, requests, KV cache and cache hits through its window."""
+    input:
+        replay="results/{recipe}/conc{concurrency}{repeat}/replay.json",
+        program=program_files("plot_point.py"),
+    output:
+        "results/plots/{recipe}/conc{concurrency}{repeat}.svg",
+    log:
+        "logs/{recipe}/plot_point/conc{concurrency}{repeat}.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    shell:
+        r"""
+        python scripts/plot_point.py \
+            --replay {input.replay:q} \
+            --output {output:q} \
             --log {log:q}
         """
 
 
 rule report:
-    """Write one self-contained page with table, plot and gates."""
+    """Write one self-contained page: verdict, table, plots, gates."""
     input:
         summary="results/summary.csv",
         verdict="results/verdict.csv",
         published=SWEEP.published(),
-        plot="results/plots/throughput_against_interactivity.svg",
+        plots=[
+            "results/plots/throughput_against_interactivity.svg",
+            "results/plots/by_concurrency.svg",
+        ],
         replays=SWEEP.points(),
+        courses=[course_of(point) for point in SWEEP.points()],
         template="scripts/serve_repro/table/report.html.j2",
         program=program_files("report.py"),
     output:
@@ -99,8 +134,42 @@ rule report:
             --summary {input.summary:q} \
             --verdict {input.verdict:q} \
             --published {input.published:q} \
-            --plot {input.plot:q} \
+            --plots {input.plots:q} \
             --replays {input.replays:q} \
+            --courses {input.courses:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
+rule record_provenance:
+    """Record which run made which file from which others, as an RO-Crate of the results folder."""
+    input:
+        replays=SWEEP.points(),
+        outside=sorted({path for paths in OUTSIDE.values() for path in paths}),
+        made=[
+            "results/summary.csv",
+            "results/verdict.csv",
+            "results/plots/throughput_against_interactivity.svg",
+            "results/plots/by_concurrency.svg",
+            "results/report.html",
+        ],
+        program=program_files("record_provenance.py"),
+    output:
+        "results/ro-crate-metadata.json",
+    log:
+        "logs/record_provenance.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    params:
+        outside=json.dumps(OUTSIDE),
+    shell:
+        r"""
+        python scripts/record_provenance.py \
+            --replays {input.replays:q} \
+            --outside {params.outside:q} \
+            --made {input.made:q} \
             --output {output:q} \
             --log {log:q}
         """

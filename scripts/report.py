@@ -15,10 +15,11 @@ from serve_repro.table.report import render
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Summary, verdict, plot and points -> report.html."""
+    """Summary, verdict, plots and points -> report.html."""
     table, verdict = pd.read_csv(arguments.summary), pd.read_csv(arguments.verdict)
     published = [load(path, Published) for path in arguments.published]
-    page = render(table, verdict, published, arguments.plot, arguments.replays)
+    points = dict(zip(arguments.replays, arguments.courses, strict=True))
+    page = render(table, verdict, published, arguments.plots, points)
     write_text(arguments.output, page)
     program.LOGGER.info("%s", arguments.output)
 
@@ -28,7 +29,8 @@ if __name__ == "__main__":
     parser.add_argument("--summary", type=Path, required=True, help="summary.csv")
     parser.add_argument("--verdict", type=Path, required=True, help="verdict.csv")
     parser.add_argument("--published", type=Path, nargs="*", default=[], help="config/published files")
-    parser.add_argument("--plot", type=Path, required=True, help="the SVG plot")
+    parser.add_argument("--plots", type=Path, nargs="+", required=True, help="SVGs of the table")
     parser.add_argument("--replays", type=Path, nargs="+", required=True, help="replay.json files")
+    parser.add_argument("--courses", type=Path, nargs="+", required=True, help="an SVG for each point")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     program.run(main, parser.parse_args())

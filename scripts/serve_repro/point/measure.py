@@ -30,6 +30,7 @@ from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind, weights_folder
 from serve_repro.runtimes import RUNTIMES
+from serve_repro.source import workflow_source
 
 LOGGER = logging.getLogger("serve_repro")
 
@@ -71,6 +72,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         "validity": plan.expect.validity,
         "validity_reasons": plan.expect.validity_reasons,
         "identity": identity(plan, proofs, driver.VERSION),
+        "workflow": workflow_source(Path(__file__).parents[3]),
         "gates": [],
     }
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ def render(
     table: pd.DataFrame,
     verdict: pd.DataFrame,
     published: list[Published],
-    plot: Path,
-    replays: list[Path],
+    plots: list[Path],
+    points: dict[Path, Path],
 ) -> str:
     """The page as text.
 
@@ -43,32 +44,45 @@ def render(
         table: summary.csv.
         verdict: verdict.csv.
         published: the publications that it compares with, for their sources and notes.
-        plot: the SVG that is put into the page.
-        replays: the points, for their gates.
+        plots: SVGs of the whole table.
+        points: each point's replay.json, for its gates, and the SVG of its course.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    svg = plot.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         recipes=[_recipe(name, rows) for name, rows in table.groupby("recipe", sort=False)],
         publications=[_publication(entry, verdict) for entry in published],
-        plot=svg[svg.index("<svg") :],
-        points=[read_json(path) for path in replays],
+        plots=[_picture(plot) for plot in plots],
+        points=[read_json(path) | {"course": _picture(course)} for path, course in points.items()],
     )
+
+
+def _picture(svg: Path) -> str:
+    """As an address that holds the data: several SVGs in one page would share ids."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
 
 
 def _publication(entry: Published, verdict: pd.DataFrame) -> dict[str, Any]:
     own = verdict[verdict["publication"] == entry.name]
     counts = own["verdict"].value_counts()
+    reproduced = int(counts.get("reproduced", 0))
     return {
         "title": entry.title,
         "url": entry.url,
         "note": entry.note,
-        "counts": [f"{count} {name}" for name, count in counts.items()],
-        "rows": [{column: _cell(row[column]) for column in own.columns} for _, row in own.iterrows()],
+        "headline": f"{reproduced} of {len(own)} published values reproduced",
+        "others": [f"{count} {name}" for name, count in counts.items() if name != "reproduced"],
+        "reasons": sorted({str(why) for why in own.loc[own["verdict"] != "reproduced", "why"]}),
+        "rows": [
+            {column: _cell(row[column]) for column in own.columns}
+            | {"class": str(row["verdict"]).replace(" ", "-")}
+            for _, row in own.iterrows()
+        ],
     }
 
 

@@ -11,6 +11,7 @@ from serve_repro.client.artifacts import totals
 from serve_repro.documents import read_json
 from serve_repro.errors import UserError
 from serve_repro.result_paths import repeat_of
+from serve_repro.source import short
 from serve_repro.table.metrics import gauge_metrics, request_metrics, server_metrics
 
 NEEDED = (
@@ -65,6 +66,7 @@ def row(replay: Path) -> dict[str, Any]:
         "gates_total": len(outcomes),
         "started": point["started"],
         **{f"{name}_id": _short(point["identity"][name]) for name in IDENTITY},
+        "workflow_commit": short(point.get("workflow")),
         "attempt": str(attempt),
     }
 

@@ -1,0 +1,1 @@
+"""Pictures of the results. The same numbers give the same SVG."""

@@ -1,0 +1,1 @@
+"""From a row of the summary back to every byte that made it."""
