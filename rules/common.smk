@@ -143,14 +143,16 @@ def traces_of(recipe):
     return f"resources/{kind}/traces/{dataset.name}/manifest.json"
 
 
-def inputs_elsewhere(point):
-    """What a point stands on outside results/: its recipe and site, traces, client, their locks."""
-    recipe = run_of(Path(point)).recipe
+def proofs_elsewhere(point):
+    """What rules made for a point outside results/: traces' manifest and the client's proof."""
+    return [traces_of(run_of(Path(point)).recipe), ".envs/client/environment.json"]
+
+
+def documents_of(point):
+    """What people wrote for a point; the plan holds what counts of it, so no rule waits for them."""
     return [
-        f"config/recipes/{recipe}.yaml",
+        f"config/recipes/{run_of(Path(point)).recipe}.yaml",
         f"config/sites/{SWEEP.site.name}.yaml",
-        traces_of(recipe),
-        ".envs/client/environment.json",
         "envs/client/lock.txt",
         "patches/series.yaml",
     ]

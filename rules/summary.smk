@@ -9,7 +9,9 @@ OUTPUT  results/summary.csv
         results/ro-crate-metadata.json       where every row comes from
 """
 
-OUTSIDE = {point: inputs_elsewhere(point) for point in SWEEP.points()}
+OUTSIDE = {
+    point: [*proofs_elsewhere(point), *documents_of(point)] for point in SWEEP.points()
+}
 
 
 rule summarise:
@@ -60,28 +62,27 @@ rule verdict:
 
 
 rule plot:
-    """Draw throughput against interactivity, and latency and throughput by concurrency."""
+    """Draw throughput against interactivity, or latency and throughput by concurrency."""
     input:
         summary="results/summary.csv",
         published=SWEEP.published(),
         program=program_files("plot.py"),
     output:
-        interactivity=multiext(
-            "results/plots/throughput_against_interactivity", ".svg", ".png"
-        ),
-        concurrency=multiext("results/plots/by_concurrency", ".svg", ".png"),
+        multiext("results/plots/{picture}", ".svg", ".png"),
     log:
-        "logs/plot.log",
+        "logs/plot/{picture}.log",
+    wildcard_constraints:
+        picture="throughput_against_interactivity|by_concurrency",
     localrule: True
     conda:
         "../envs/workflow/conda.yaml"
     shell:
         r"""
         python scripts/plot.py \
+            --picture {wildcards.picture} \
             --summary {input.summary:q} \
             --published {input.published:q} \
-            --interactivity {output.interactivity:q} \
-            --concurrency {output.concurrency:q} \
+            --outputs {output:q} \
             --log {log:q}
         """
 
@@ -146,7 +147,7 @@ rule record_provenance:
     """Record which run made which file from which others, as an RO-Crate of the results folder."""
     input:
         replays=SWEEP.points(),
-        outside=sorted({path for paths in OUTSIDE.values() for path in paths}),
+        outside=sorted({path for at in SWEEP.points() for path in proofs_elsewhere(at)}),
         made=[
             "results/summary.csv",
             "results/verdict.csv",

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from .conftest import Checkout, run_all
-from .test_what_reruns import POINTS, RECIPE, RESULTS, SUMMARY
+from .test_what_reruns import POINTS, RECIPE, RESULTS, measured
 
 MANIFEST = f"{RESULTS}/weights/manifest.json"
 RECEIPT = f"{RESULTS}/weights/nodes/localhost.json"
 SITE = "config/sites/laptop.yaml"
-STALE = {MANIFEST, RECEIPT} | POINTS | SUMMARY
+STALE = {MANIFEST, RECEIPT} | measured(POINTS)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_after_a_repair_only_verification_and_what_follows_is_redone(sweep: Chec
     """A verification that failed left no receipt, and no point was begun."""
     for name in (RECEIPT, *POINTS):
         (sweep.folder / name).unlink()
-    assert sweep.stale() == {RECEIPT} | POINTS | SUMMARY
+    assert sweep.stale() == {RECEIPT} | measured(POINTS)
 
 
 def test_a_named_folder_and_other_roots_make_the_search_stale(sweep: Checkout) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import SNAKEMAKE, Checkout
+from .test_what_reruns import POINTS, measured
 
 RECIPE = "config/recipes/tiny-cpu-tp1pp2.yaml"
 RESULTS = "results/tiny-cpu-tp1pp2"
@@ -17,16 +18,8 @@ CONFIG = "config/docked.yaml"
 IMAGE = f"{RESULTS}/image/image.json"
 RECEIPT = f"{RESULTS}/image/nodes/localhost.json"
 PATCHES = f"{RESULTS}/patches/nodes/localhost.json"
-POINTS = {f"{RESULTS}/conc{level}/replay.json" for level in (1, 2, 4)}
-SUMMARY = {
-    "results/summary.csv",
-    "results/verdict.csv",
-    "results/report.html",
-    "results/plots/throughput_against_interactivity.svg",
-    "results/plots/throughput_against_interactivity.png",
-}
 OVERLAY = {f"{RESULTS}/patches/{name}.json" for name in ("originals", "overlay")}
-FOLLOWS = {RECEIPT, PATCHES} | OVERLAY | POINTS | SUMMARY
+FOLLOWS = {RECEIPT, PATCHES} | OVERLAY | measured(POINTS)
 PIN = f"sha256:{'a' * 64}"
 
 
