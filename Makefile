@@ -22,7 +22,7 @@ demo: env
 
 # The end-to-end tests use the processors, those on Slurm mostly wait: they run side by side.
 test: env lint
-	@$(BIN)/pytest tests/unit tests/plan tests/registry tests/containers
+	@$(BIN)/pytest tests/unit tests/plan tests/registry tests/report tests/containers
 	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
 
 test-end-to-end: env
