@@ -28,6 +28,7 @@ rule all:
         "results/report.html",
         "results/ro-crate-metadata.json",
         SWEEP.points(),
+        [aggregate_of(point) for point in SWEEP.points()],
     localrule: True
 
 

@@ -62,6 +62,18 @@ def course_of(point):
     return f"results/plots/{Path(point).parent.relative_to('results')}.svg"
 
 
+def aggregate_of(point):
+    """InferenceX's aggregate of a point, by its replay.json."""
+    return point.replace("/replay.json", "/inferencex.json")
+
+
+def inferencex_labels(wildcards):
+    """What InferenceX's aggregate says of a point that no measurement tells, as JSON."""
+    return json.dumps(
+        SWEEP.inferencex_labels(wildcards.recipe, wildcards.concurrency), sort_keys=True
+    )
+
+
 def per_node(pattern):
     """An input function: one file for each node that the recipe serves on."""
     return lambda wildcards: expand(

@@ -5,6 +5,7 @@ OUTPUT  results/summary.csv
         results/plots/throughput_against_interactivity.{svg,png}
         results/plots/by_concurrency.{svg,png}
         results/plots/<recipe>/conc<N>.svg   one point through its window
+        results/<recipe>/conc<N>/inferencex.json   one point as InferenceX's aggregate
         results/report.html
         results/ro-crate-metadata.json       where every row comes from
 """
@@ -108,6 +109,30 @@ rule plot_point:
         """
 
 
+rule export_inferencex:
+    """Write one point as InferenceX's aggregate, for its dashboards."""
+    input:
+        replay="results/{recipe}/conc{concurrency}{repeat}/replay.json",
+        program=program_files("export_inferencex.py"),
+    output:
+        "results/{recipe}/conc{concurrency}{repeat}/inferencex.json",
+    log:
+        "logs/{recipe}/export_inferencex/conc{concurrency}{repeat}.log",
+    localrule: True
+    conda:
+        "../envs/workflow/conda.yaml"
+    params:
+        labels=inferencex_labels,
+    shell:
+        r"""
+        python scripts/export_inferencex.py \
+            --replay {input.replay:q} \
+            --labels {params.labels:q} \
+            --output {output:q} \
+            --log {log:q}
+        """
+
+
 rule report:
     """Write one self-contained page: verdict, table, plots, gates."""
     input:
@@ -154,6 +179,7 @@ rule record_provenance:
             "results/plots/throughput_against_interactivity.svg",
             "results/plots/by_concurrency.svg",
             "results/report.html",
+            *[aggregate_of(point) for point in SWEEP.points()],
         ],
         program=program_files("record_provenance.py"),
     output:

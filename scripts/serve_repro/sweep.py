@@ -10,6 +10,7 @@ from typing import Any
 from serve_repro.batch import point_resources, step_resources
 from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
+from serve_repro.inferencex.labels import labels
 from serve_repro.patches.series import Patch, choose, read_series, set_id
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan, read_plan
@@ -73,6 +74,11 @@ class Sweep:
     def plan_digest(self, recipe: str, concurrency: int | str) -> str:
         """Identity of one point's plan."""
         return self.plan(recipe, concurrency).digest()
+
+    def inferencex_labels(self, recipe: str, concurrency: int | str) -> dict[str, Any]:
+        """What InferenceX's aggregate says of one point that no measurement tells."""
+        image = self.reference(recipe) or self.image(recipe)
+        return labels(self.recipes[recipe], self.plan(recipe, concurrency), image)
 
     def previews(self) -> list[str]:
         """Shell text of one plan a recipe whose plan files are not what would be written now."""

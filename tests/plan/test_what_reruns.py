@@ -32,7 +32,8 @@ def measured(points: set[str]) -> set[str]:
     courses = {
         point.replace("results/", "results/plots/").replace("/replay.json", ".svg") for point in points
     }
-    return points | courses | SUMMARY
+    aggregates = {point.replace("/replay.json", "/inferencex.json") for point in points}
+    return points | courses | aggregates | SUMMARY
 
 
 def test_nothing_changed_nothing_to_do(checkout: Checkout) -> None:

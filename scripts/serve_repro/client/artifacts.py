@@ -36,6 +36,8 @@ class Record(NamedTuple):
     """Sent by a subagent of its tree, not by its root."""
     length_off_pct: float | None
     """How far the answer's length is from the one that was asked for, in percent of it."""
+    full_itl_ms: float | None
+    """Mean gap between tokens if all of the answer counts, its last bytes too."""
 
 
 def records(folder: Path) -> Iterator[Record]:
@@ -76,6 +78,7 @@ def _record(row: dict[str, Any]) -> Record:
         tree=metadata.get("root_correlation_id"),
         subagent=bool(metadata.get("agent_depth")),
         length_off_pct=value("osl_mismatch_diff_pct"),
+        full_itl_ms=value("full_response_inter_token_latency"),
     )
 
 
