@@ -64,7 +64,7 @@ def course_of(point):
 
 def aggregate_of(point):
     """InferenceX's aggregate of a point, by its replay.json."""
-    return point.replace("/replay.json", "/inferencex.json")
+    return str(Path(point).with_name("inferencex.json"))
 
 
 def inferencex_labels(wildcards):
