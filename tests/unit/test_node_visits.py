@@ -6,12 +6,15 @@ import io
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from serve_repro.gates.evidence import Evidence, collect
 from serve_repro.gates.server import clock_skew
 from serve_repro.launch.failure import PointFailed
+from serve_repro.launch.ranks import Rank, Ranks
 from serve_repro.nodes import visit
 from serve_repro.nodes.checks import Check
 from serve_repro.nodes.visit import Clock, Visit, measure_clock, visit_all
@@ -136,3 +139,24 @@ def test_an_unfit_node_ends_the_point_before_anything_is_started(
     assert failure.value.bad_nodes == {"n0": "gpus: 7 GPUs"}
     saved = json.loads((tmp_path / "nodes.json").read_text(encoding="utf-8"))
     assert [entry["node"] for entry in saved] == ["n0", "n1"]
+
+
+def test_a_silent_ranks_node_should_not_be_tried_again_soon(plan: Plan, tmp_path: Path) -> None:
+    """A rank that ended by itself says nothing against its node."""
+
+    def told(*, silent: bool) -> dict[str, str]:
+        ranks = Ranks(plan, [], tmp_path)
+        rank = SimpleNamespace(
+            plan=plan.ranks[1],
+            node="n1",
+            folder=tmp_path,
+            problem=lambda: "is not well",
+            silent=lambda: silent,
+        )
+        ranks.started = cast("list[Rank]", [rank])
+        with pytest.raises(PointFailed, match="rank 1 on node n1 is not well") as failure:
+            ranks.check("replay")
+        return failure.value.bad_nodes
+
+    assert told(silent=True) == {"n1": "rank 1 is not well"}
+    assert told(silent=False) == {}
