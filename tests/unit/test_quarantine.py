@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from serve_repro.batch import point_resources
 from serve_repro.errors import UserError
 from serve_repro.nodes import quarantine
+from serve_repro.plan.build import make_plan
+from serve_repro.recipe.load import load
+from serve_repro.recipe.recipe import Recipe
+from serve_repro.recipe.site import Site
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROGRAM = Path(__file__).parents[2] / "scripts/quarantine.py"
@@ -67,3 +72,22 @@ def test_the_program_lists_and_lifts(tmp_path: Path) -> None:
     assert run("list", "here").stdout == ""
     again = run("lift", "here", "n1")
     assert (again.returncode, "is not in quarantine" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("named", "kept_out", "words"),
+    [
+        (["n1", "n2", "n3"], [], ""),
+        (["n1", "n2", "n3"], ["n2", "elsewhere"], "--exclude=n2"),
+        (["n1", "n2", "n3"], ["n2", "n3"], ""),  # the job is to start and say why
+        (["n1", "n2"], ["n2"], "--nodelist=n1,n2"),
+    ],
+)
+def test_slurm_gives_no_node_that_is_kept_out_where_others_are_enough(
+    named: list[str], kept_out: list[str], words: str
+) -> None:
+    base = Path(__file__).parents[2]
+    site = load(base / "config/sites/dev-slurm.yaml", Site).model_copy(update={"nodes": named})
+    plan = make_plan(load(base / "config/recipes/tiny-cpu-tp1pp2.yaml", Recipe), site, 2)
+    asked = point_resources(plan, site, kept_out)["slurm_extra"]
+    assert asked == f"--ntasks-per-node=1 --exclusive {words}".strip()
