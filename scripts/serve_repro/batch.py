@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from serve_repro.plan.model import Plan
@@ -12,12 +13,18 @@ STEP_RUNTIME_MIN = 240
 """A step that proves one node: hashing the largest weights from a slow disk fits into this."""
 
 
-def point_resources(plan: Plan, site: Site) -> dict[str, Any]:
+def point_resources(plan: Plan, site: Site, kept_out: Collection[str] = ()) -> dict[str, Any]:
     """One job a point: whole nodes, one launcher, which starts a step on each node itself.
 
     `mpi` makes the executor run the rule on the first node instead of inside a step of its own, from
     which no step on another node could be started; tasks_per_gpu 0 keeps it from asking for one task
     a GPU. On a site without Slurm all of it is without effect.
+
+    Args:
+        plan: the point.
+        site: where it runs.
+        kept_out: nodes in quarantine. Where too few would be left, they are asked for all the same: a
+            job that starts and refuses them says why, and one that waits for ever does not.
     """
     count = len(plan.ranks)
     extra = []
@@ -25,8 +32,11 @@ def point_resources(plan: Plan, site: Site) -> dict[str, Any]:
         extra = ["--ntasks-per-node=1", "--exclusive"]
         if len(plan.nodes) == count:
             extra.append(f"--nodelist={','.join(plan.nodes)}")
-        elif site.excludes:
-            extra.append(f"--exclude={','.join(entry.node for entry in site.excludes)}")
+        else:
+            healthy = set(plan.nodes) - set(kept_out)
+            out = [entry.node for entry in site.excludes]
+            out += sorted(set(plan.nodes) - healthy) if len(healthy) >= count else []
+            extra += [f"--exclude={','.join(out)}"] if out else []
     return {
         **_common(site),
         "nodes": count,

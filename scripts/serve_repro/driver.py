@@ -54,6 +54,8 @@ class Constants(NamedTuple):
     """Share of the sent requests that the client may give up at the end of its drain."""
     unsampled_s: float = 10.0
     """For how long of the window the client may get no metrics from the server."""
+    clock_skew_s: float = 1.0
+    """How far the clocks of two nodes may differ when a point starts."""
 
 
 CONSTANTS = Constants()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from serve_repro.batch import point_resources, step_resources
 from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
 from serve_repro.inferencex.labels import labels
+from serve_repro.nodes import quarantine
 from serve_repro.patches.series import Patch, choose, read_series, set_id
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.model import Plan, read_plan
@@ -200,7 +201,9 @@ class Sweep:
 
     def point_resources(self, recipe: str, concurrency: int | str) -> dict[str, Any]:
         """What a scheduler is asked for, for one point."""
-        return point_resources(self.plan(recipe, concurrency), self.site)
+        path = quarantine.path_of(quarantine.FOLDER, self.site.name)
+        kept_out = quarantine.entries(path, datetime.now(UTC))
+        return point_resources(self.plan(recipe, concurrency), self.site, kept_out)
 
     def step_resources(self, node: str) -> dict[str, Any]:
         """What a scheduler is asked for, for a step that proves one node."""

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from slurm_cluster import SlurmCluster
-from tests.end_to_end.conftest import wait_for
+from tests.end_to_end.conftest import read, wait_for
 
 from .conftest import SlurmCheckout, edit_yaml, finish, make_stub_checkout
 
@@ -181,6 +181,8 @@ def test_a_node_without_power_fails_the_point_in_seconds(again: SlurmCheckout) -
         code, output = finish(process, 180)
         assert code != 0
         assert "rank 1 on node node2" in output
+        (kept_out,) = (again.folder / "resources/quarantine").glob("*.json")
+        assert list(read(kept_out)) == ["node2"]
     finally:
         again.cluster.start_node(2)
         again.cluster.wait_for_node(2, "IDLE", 60)

@@ -143,6 +143,9 @@ def write_attempt(folder: Path, hooks: list[str], ranks: int = 2) -> Path:
     zero = dict.fromkeys(COUNTERS, 0.0)
     (folder / "metrics_before.txt").write_text(metrics_text(zero, INFOS), encoding="utf-8")
     (folder / "metrics_after.txt").write_text(metrics_text(COUNTERS, INFOS), encoding="utf-8")
+    clock = {"offset_s": 0.001, "round_trip_s": 0.002}
+    nodes = [{"node": node, "clock": clock} for node in ("n0", "n1")]
+    (folder / "nodes.json").write_text(json.dumps(nodes), encoding="utf-8")
     model = {"id": "serve-repro/tiny-llama", "max_model_len": 32768}
     (folder / "serving.json").write_text(json.dumps({"model": model}), encoding="utf-8")
     for rank in range(ranks):

@@ -70,7 +70,7 @@ def test_a_good_attempt_passes_every_gate(plan: Plan, good: Evidence) -> None:
     results = checks.judge(plan, good)
     assert [result for result in results if result.outcome != "pass"] == []
     assert [result.gate for result in results] == [gate.__name__ for gate in checks.GATES]
-    assert len(results) == 24
+    assert len(results) == 25
     assert all(result.seen for result in results)
 
 

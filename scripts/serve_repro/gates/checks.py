@@ -10,7 +10,13 @@ from serve_repro.driver import CONSTANTS
 from serve_repro.gates.evidence import Evidence, Serving
 from serve_repro.gates.load import dropped, lanes, output_length, server_metrics, warmup
 from serve_repro.gates.result import Result, result
-from serve_repro.gates.server import allocation, async_scheduling, metrics_model, world_size
+from serve_repro.gates.server import (
+    allocation,
+    async_scheduling,
+    clock_skew,
+    metrics_model,
+    world_size,
+)
 from serve_repro.patches.attestation import missing
 from serve_repro.plan.model import Plan
 
@@ -279,6 +285,7 @@ GATES = (
     server_metrics,
     *SERVING_GATES,
     allocation,
+    clock_skew,
     rank_logs,
     acceptance,
 )

@@ -99,6 +99,8 @@ class Evidence(NamedTuple):
     """Server counters after it ended; none if /metrics did not answer then."""
     job: str | None
     """Slurm's own record of the job; None if there is none."""
+    clocks: dict[str, dict[str, float] | None]
+    """{node: {offset_s, round_trip_s} against the launcher's clock, None if it was not compared}."""
     offload_info: dict[str, str] | None
     """Labels of the offload connector's info metric; None if the server has none."""
     cache_info: dict[str, str] | None
@@ -136,6 +138,7 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
         before=read_counters(before),
         after=read_counters(after) if after.is_file() else {},
         job=job.read_text(encoding="utf-8") if job.is_file() else None,
+        clocks={visit["node"]: visit["clock"] for visit in read_json(attempt / "nodes.json")},
         **collect_serving(attempt, ranks, patch_folder, after if after.is_file() else before)._asdict(),
     )
 

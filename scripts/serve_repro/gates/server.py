@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from serve_repro.driver import CONSTANTS
 from serve_repro.gates.evidence import Evidence, Serving
 from serve_repro.gates.result import Result, result
 from serve_repro.plan.model import Plan
@@ -12,6 +13,25 @@ _GPUS = re.compile(
     r"\bJOB_GRES=\S*?gpu(?::[^\d\s,:][^\s,:]*)?:(\d+)"  # the whole job's, its type named or not
     r"|\b(?:Alloc)?TRES=\S*?gres/gpu=(\d+)"  # only where Slurm is told to account for them
 )
+
+
+def clock_skew(plan: Plan, evidence: Evidence) -> Result:
+    """The nodes' clocks agreed when the point was started; half a round trip is what is not known."""
+    silent = sorted(node for node, clock in evidence.clocks.items() if clock is None)
+    if silent or not evidence.clocks:
+        told = f"node {', '.join(silent)}" if silent else "any node"
+        return result("clock_skew", None, f"the clock of {told} was not compared")
+    seen = [
+        (clock["offset_s"], clock["round_trip_s"] / 2) for clock in evidence.clocks.values() if clock
+    ]
+    offsets = [offset for offset, _ in seen]
+    skew, unsure = max(offsets) - min(offsets), sum(sorted(half for _, half in seen)[-2:])
+    told = f"{skew:.3f} s between {len(seen)} nodes, known to {unsure:.3f} s"
+    if len(seen) == 1:
+        return result("clock_skew", True, "one node, one clock")
+    if skew + unsure <= CONSTANTS.clock_skew_s:
+        return result("clock_skew", True, told)
+    return result("clock_skew", False if skew - unsure > CONSTANTS.clock_skew_s else None, told)
 
 
 def metrics_model(plan: Plan, evidence: Serving | Evidence) -> Result:

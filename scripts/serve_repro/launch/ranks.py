@@ -78,10 +78,15 @@ class Rank:
             cause = known_cause(self.folder / "holder.log")
             told = f": {cause}" if cause else ""
             return f"was lost with its holder ({describe_exit(self.process.returncode)}){told}"
-        silent = time.monotonic() - self.heard_at
-        if silent > CONSTANTS.lost_after_s:
-            return f"has been silent for {silent:.0f} s: its node or the network is gone"
+        if self.silent():
+            silence = time.monotonic() - self.heard_at
+            return f"has been silent for {silence:.0f} s: its node or the network is gone"
         return None
+
+    def silent(self) -> bool:
+        """Whether nothing was heard from a rank for so long that its node counts as lost."""
+        running = self.process.poll() is None and self._last_words() is None
+        return running and time.monotonic() - self.heard_at > CONSTANTS.lost_after_s
 
     def _last_words(self) -> dict[str, Any] | None:
         return self.said.get("stopping") or self.said.get("ended")
@@ -171,6 +176,7 @@ class Ranks:
                     stage,
                     "; ".join([f"rank {rank.plan.rank} on node {rank.node} {problem}", *told]),
                     f"last lines of {log}:\n{tail(log, 20)}",
+                    {rank.node: f"rank {rank.plan.rank} {problem}"} if rank.silent() else None,
                 )
 
     def _causes_beside(self, ended: Rank) -> list[str]:

@@ -45,6 +45,7 @@ def make_plan(recipe: Recipe, site: Site, concurrency: int) -> model.Plan:
         topology=_topology(recipe, site),
         memory=_memory(recipe, site),
         ports=model.Ports(first=site.ports.first, last=site.ports.last, api=site.ports.api),
+        needs=_needs(site),
         bindings=_used_bindings(ranks, client),
         ranks=ranks,
         readiness=model.Readiness(
@@ -115,6 +116,19 @@ def _topology(recipe: Recipe, site: Site) -> model.Topology:
         world_size=sizes.world_size(recipe.topology),
         accelerator=recipe.accelerator,
         accelerators_per_node=sizes.accelerators_on_node(recipe.topology, per_node),
+    )
+
+
+def _needs(site: Site) -> model.NodeNeeds:
+    runtime, container = RUNTIMES[site.runtime], site.container
+    # Docker's daemon sets the limits of a container; with the others, ranks have their caller's.
+    limits = container.ulimits if container and site.runtime != "docker" else {}
+    return model.NodeNeeds(
+        accelerator=site.accelerators.kind,
+        gpus=0 if site.accelerators.kind == "cpu" else site.accelerators.per_node,
+        rdma=site.env.get("NCCL_IB_HCA"),
+        memlock=limits.get("memlock", "").startswith("-1"),
+        containers=runtime.left and runtime.left("serve-repro-.*", site),
     )
 
 

@@ -58,6 +58,20 @@ class Ports(Strict):
     api: int | None
 
 
+class NodeNeeds(Strict):
+    """What each node must show before anything is started on it."""
+
+    accelerator: str
+    gpus: int
+    """GPUs of the node; 0: it needs none."""
+    rdma: str | None
+    """Its RDMA devices, as NCCL_IB_HCA of the site names them; null: none are named."""
+    memlock: bool
+    """Whether a rank must be able to lock any amount of memory, and has its limit from its caller."""
+    containers: Command | None
+    """Prints the names of this project's containers; null: the runtime leaves none."""
+
+
 class Readiness(Strict):
     """When a server counts as serving, and how long that may take (seconds)."""
 
@@ -133,6 +147,7 @@ class Plan(Strict):
     topology: Topology
     memory: Memory | None
     ports: Ports
+    needs: NodeNeeds
     bindings: dict[str, str]
     """Names that a launch fills in, with their meaning."""
     ranks: list[RankPlan]

@@ -23,6 +23,9 @@ from serve_repro.launch.interrupts import Interrupts
 from serve_repro.launch.ranks import Ranks
 from serve_repro.launch.readiness import wait_until_serving
 from serve_repro.launch.slurm import job_record
+from serve_repro.nodes import quarantine
+from serve_repro.nodes.checks import HARDWARE, Check
+from serve_repro.nodes.visit import visit_all
 from serve_repro.patches.overlay import lay_view
 from serve_repro.plan.bindings import fill_all, fill_env
 from serve_repro.plan.model import Plan
@@ -51,6 +54,8 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     """
     interrupts = Interrupts()
     place = find_place(plan)
+    kept_out = quarantine.path_of(quarantine.FOLDER, plan.site)
+    quarantine.refuse(kept_out, place.nodes, datetime.now(UTC))
     check_proofs(plan, place.nodes, proofs)
     started = datetime.now(UTC)
     job = f"-job{place.job.job_id}" if place.job else ""
@@ -78,6 +83,8 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
     try:
         values = bind(plan, proofs, place.nodes, run_id, attempt, scratch)
         attempt.mkdir(parents=True)
+        look_at_nodes(plan, place.nodes, values, attempt)
+        interrupts.check("nodes")
         _lay_view(plan, proofs.patch_folder, attempt / "view")
         point["seconds"] = _drive(plan, place, values, attempt, proofs.patch_folder, interrupts)
         _save_job(place, attempt)
@@ -88,6 +95,9 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         _save_job(place, attempt)
         if failure.details:
             LOGGER.info("%s", failure.details)
+        if failure.bad_nodes and place.job is not None:
+            quarantine.add(kept_out, failure.bad_nodes, datetime.now(UTC))
+            LOGGER.info("in quarantine from now on: %s", failure.bad_nodes)
         if isinstance(failure, ClientFailed):
             point |= _judge(plan, attempt, proofs.patch_folder)
         point |= _failed(failure, point)
@@ -171,6 +181,34 @@ def _drive(
         "replay": round(replayed - ready, 3),
         "stop": round(stopped - replayed, 3),
     }
+
+
+def look_at_nodes(plan: Plan, nodes: list[str], values: list[dict[str, str]], attempt: Path) -> None:
+    """Look at every node as it is now, before anything is started there.
+
+    Raises:
+        PointFailed: a node is not fit; each check that failed, with what was seen.
+    """
+    visits = visit_all(plan, nodes, values[0])
+    write_json(attempt / "nodes.json", [visit.document() for visit in visits])
+    told: dict[str, list[Check]] = {}
+    for visit in visits:
+        for check in visit.checks:
+            if check.outcome != "pass":
+                LOGGER.info("node %s: %s %s: %s", visit.node, *check)
+            if check.outcome == "fail":
+                told.setdefault(visit.node, []).append(check)
+    if told:
+        reasons = {
+            node: "; ".join(f"{check.check}: {check.seen}" for check in checks)
+            for node, checks in told.items()
+        }
+        broken = {node for node, checks in told.items() if {c.check for c in checks} & HARDWARE}
+        raise PointFailed(
+            "nodes",
+            "; ".join(f"node {node} is not fit: {reason}" for node, reason in reasons.items()),
+            bad_nodes={node: reasons[node] for node in broken},
+        )
 
 
 def _lay_view(plan: Plan, patch_folder: Path, target: Path) -> None:
