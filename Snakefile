@@ -14,6 +14,7 @@ include: "rules/image.smk"
 include: "rules/patches.smk"
 include: "rules/dataset.smk"
 include: "rules/replay.smk"
+include: "rules/evals.smk"
 include: "rules/summary.smk"
 
 
@@ -28,6 +29,7 @@ rule all:
         "results/report.html",
         "results/ro-crate-metadata.json",
         SWEEP.points(),
+        EVALS_TABLE,
     localrule: True
 
 
