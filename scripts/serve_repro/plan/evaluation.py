@@ -1,4 +1,4 @@
-"""The plan of an accuracy evaluation: a point's server, but drafts are only accepted if they are right."""
+"""The plan of an accuracy evaluation: a point's server, which accepts only drafts that are right."""
 
 from __future__ import annotations
 
