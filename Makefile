@@ -67,7 +67,7 @@ lint: env
 	@$(BIN)/snakemake --lint
 
 lock:
-	@for name in workflow client; do \
+	@for name in workflow client eval; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	        --no-annotate --no-header envs/$$name/requirements.in --output-file envs/$$name/lock.txt || exit; \
 	done

@@ -14,6 +14,7 @@ include: "rules/image.smk"
 include: "rules/patches.smk"
 include: "rules/dataset.smk"
 include: "rules/replay.smk"
+include: "rules/evals.smk"
 include: "rules/summary.smk"
 
 
@@ -29,6 +30,7 @@ rule all:
         "results/ro-crate-metadata.json",
         SWEEP.points(),
         [aggregate_of(point) for point in SWEEP.points()],
+        EVALS_TABLE,
     localrule: True
 
 

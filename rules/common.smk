@@ -43,6 +43,7 @@ wildcard_constraints:
     environment="[a-z0-9][a-z0-9.-]*",
     model=r"[\w.-]+",
     dataset="[a-z0-9][a-z0-9.-]*",
+    task="[a-z0-9]+",
 
 
 def write_partial(points):
@@ -86,6 +87,11 @@ def for_point(key):
     return lambda wildcards: SWEEP.point_resources(
         wildcards.recipe, wildcards.concurrency
     )[key]
+
+
+def for_evaluation(key):
+    """A resource of the job that evaluates a recipe."""
+    return lambda wildcards: SWEEP.evaluation_resources(wildcards.recipe)[key]
 
 
 def for_step(key):

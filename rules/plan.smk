@@ -21,11 +21,13 @@ rule plan:
         digest=lambda wildcards: SWEEP.plan_digest(
             wildcards.recipe, wildcards.concurrency
         ),
+        changes=lambda wildcards: json.dumps(SWEEP.changes(wildcards.recipe)),
         site=SWEEP.site.name,
     shell:
         r"""
         python scripts/plan.py \
             --recipe config/recipes/{wildcards.recipe}.yaml \
+            --changes {params.changes:q} \
             --site config/sites/{params.site:q}.yaml \
             --concurrency {wildcards.concurrency} \
             --output {output:q} \

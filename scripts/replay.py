@@ -7,16 +7,12 @@ attempts/ folder, with the reason in its point.json, and nothing stands where a 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from serve_repro import program
 from serve_repro.documents import write_json
-from serve_repro.errors import UserError
 from serve_repro.plan.model import read_plan
+from serve_repro.point.lock import only_one
 from serve_repro.point.measure import measure
 from serve_repro.point.proofs import read_proofs
 
@@ -51,32 +47,6 @@ def main(arguments: argparse.Namespace) -> int:
     write_json(arguments.output, point)
     program.LOGGER.info("valid (%s): %s", point["validity"], where)
     return 0
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Refuse to measure a point that another process is measuring now.
-
-    Raises:
-        UserError: it is, and who does it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / ".lock"
-    with lock.open("a+", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            stream.seek(0)
-            raise UserError(
-                "this point is being measured already",
-                where=str(folder),
-                found=f"process {stream.read().strip()}",
-                remedy="wait for it, or end that process with SIGINT",
-            ) from error
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
-        yield
 
 
 if __name__ == "__main__":

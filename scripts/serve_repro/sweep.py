@@ -14,8 +14,10 @@ from serve_repro.inferencex.labels import labels
 from serve_repro.nodes import quarantine
 from serve_repro.patches.series import Patch, choose, read_series, set_id
 from serve_repro.plan.build import make_plan
-from serve_repro.plan.model import Plan, read_plan
+from serve_repro.plan.evaluation import make_evaluation_plan
+from serve_repro.plan.model import EvaluationPlan, Plan, read_plan
 from serve_repro.plan.shell import render
+from serve_repro.recipe.evaluation import Evaluation
 from serve_repro.recipe.load import load, meant, parse
 from serve_repro.recipe.published import Published
 from serve_repro.recipe.recipe import Dataset, ModelSource, Recipe
@@ -58,6 +60,11 @@ class Sweep:
             for name, recipe in self.recipes.items()
             for concurrency in self._chosen(recipe)
         }
+        self.evaluations = {
+            name: make_evaluation_plan(recipe, self.site)
+            for name, recipe in self.recipes.items()
+            if recipe.eval is not None
+        }
         self._check_shared_names()
         self._check_overrides()
 
@@ -68,9 +75,43 @@ class Sweep:
             replay_path(Run(name, level, repeat)) for name, level in self.plans for repeat in repeats
         ]
 
+    def evals(self) -> list[str]:
+        """The file of each recipe's accuracy evaluation; recipes without one have none."""
+        return [
+            f"results/{name}/eval/{plan.accuracy.task}/eval.json"
+            for name, plan in self.evaluations.items()
+        ]
+
+    def evaluation(self, recipe: str) -> EvaluationPlan:
+        """The plan of a recipe's accuracy evaluation."""
+        return self.evaluations[recipe]
+
+    def evaluation_resources(self, recipe: str) -> dict[str, Any]:
+        """What a scheduler is asked for, for one evaluation."""
+        return point_resources(self.evaluations[recipe], self.site)
+
+    def items(self, recipe: str) -> str:
+        """The manifest of the questions that a recipe is evaluated on."""
+        chosen = self._eval(recipe).dataset
+        return f"resources/{'made' if chosen.made else 'hub'}/items/{chosen.name}/manifest.json"
+
+    def item_sources(self) -> dict[str, dict[str, Any]]:
+        """{name: numbers, or repository and revision} of all sets of questions."""
+        sets = [self._eval(name).dataset for name in self.evaluations]
+        return {
+            chosen.name: source.model_dump()
+            for chosen in sets
+            for source in (chosen.made, chosen.hub)
+            if source is not None
+        }
+
     def plan(self, recipe: str, concurrency: int | str) -> Plan:
         """One point's plan."""
         return self.plans[recipe, int(concurrency)]
+
+    def changes(self, recipe: str) -> dict[str, Any]:
+        """Keys of a recipe that the settings' switches change, with their values."""
+        return self._changes.get(recipe, {})
 
     def plan_digest(self, recipe: str, concurrency: int | str) -> str:
         """Identity of one point's plan."""
@@ -246,6 +287,11 @@ class Sweep:
     def _has_containers(self) -> bool:
         return self.site.runtime != "process"
 
+    def _eval(self, recipe: str) -> Evaluation:
+        chosen = self.recipes[recipe].eval
+        assert chosen is not None  # `evaluations` has only these
+        return chosen
+
     def _chosen(self, recipe: Recipe) -> list[int]:
         return self.settings.concurrencies or recipe.concurrencies
 
@@ -259,13 +305,16 @@ class Sweep:
             if not on and name not in named:
                 raise UserError(f"no recipe of this run uses the patch {name}", where=where)
         added = [name for name, on in switches.items() if on]
-        for name, recipe in self.recipes.items():
+        self._changes: dict[str, dict[str, Any]] = {}
+        for name, recipe in self.recipes.items() if switches else ():
             kept = [patch for patch in recipe.patches if switches.get(patch, True)]
             kept += [patch for patch in added if patch not in kept]
             changed: dict[str, Any] = {"patches": kept}
             if self._tables(recipe.patches) and not self._tables(kept):
                 changed["tuned_gemm"] = None  # the rows were switched off, and their table with them
-            self.recipes[name] = recipe.model_copy(update=changed)
+            self._changes[name] = changed
+        for name, changed in self._changes.items():
+            self.recipes[name] = self.recipes[name].model_copy(update=changed)
 
     def _tables(self, ids: list[str]) -> list[str]:
         """Those of the patches that bring rows for the tuned GEMM table."""
@@ -297,6 +346,8 @@ class Sweep:
         for name in self.recipes:
             made: list[tuple[str, Any]] = [(m.name, m.made) for m in self.models(name)]
             made.append((self.dataset(name).name, self.dataset(name).made))
+            if name in self.evaluations:
+                made.append((self._eval(name).dataset.name, self._eval(name).dataset.made))
             for label, numbers in made:
                 other, before = seen.setdefault(label, (name, numbers))
                 if before != numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -207,3 +208,9 @@ def test_published_values_touch_verdict_pictures_and_page_and_no_measurement(che
     )
     (checkout.folder / name).write_text(mine, encoding="utf-8")
     assert checkout.stale() == SUMMARY - {"results/summary.csv"}
+
+
+def test_the_written_plan_is_the_switched_one(checkout: Checkout) -> None:
+    """The sweep's settings switch a patch on, which the recipe's own list does not have."""
+    plan = json.loads((checkout.folder / f"{RESULTS}/conc1/plan.json").read_text(encoding="utf-8"))
+    assert "of-others" in json.dumps(plan)

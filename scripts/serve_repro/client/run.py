@@ -67,7 +67,7 @@ def run_client(
                 raise PointFailed("replay", f"the client ran past its limit of {plan.limit_s:.0f} s")
             if now - told > CONSTANTS.progress_every_s:
                 told = now
-                LOGGER.info("replaying for %.0f s (window %d s)", now - started, plan.duration_s)
+                LOGGER.info("%s", _progress(plan, now - started))
             time.sleep(CONSTANTS.poll_s)
     finally:
         if process.poll() is None:
@@ -87,6 +87,12 @@ def run_client(
         )
     LOGGER.info("replay done after %.1f s", seconds)
     return seconds
+
+
+def _progress(plan: ClientPlan, seconds: float) -> str:
+    if plan.duration_s:
+        return f"replaying for {seconds:.0f} s (window {plan.duration_s} s)"
+    return f"evaluating for {seconds:.0f} s of at most {plan.limit_s:.0f} s"
 
 
 def _look_for_a_better_cause(watch: Callable[[str], None]) -> None:

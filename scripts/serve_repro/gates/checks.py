@@ -212,7 +212,7 @@ def kv_blocks(plan: Plan, evidence: Serving | Evidence) -> Result:
     return result("kv_blocks", agree and capacity <= min(smallest), seen)
 
 
-def rank_logs(plan: Plan, evidence: Evidence) -> Result:
+def rank_logs(plan: Plan, evidence: Serving | Evidence) -> Result:
     """No rank's log tells of a GPU fault, a segmentation fault or a dead engine.
 
     Logs reach into the deliberate stop, and a headless rank's does not say where that began.

@@ -23,6 +23,8 @@ MEANINGS = {
     "USER_IDS": "user and group that start the rank, as numbers",
     "SERVE_PYTHON": "Python of the serving environment",
     "CLIENT_PYTHON": "Python of the client's environment",
+    "EVAL_PYTHON": "Python of the accuracy client's environment",
+    "TASK_DIR": "folder of the accuracy task, written for this attempt",
     "PATCH_DIR": "folder of the built patch set",
     "OVERLAY_MOUNTS": "the words that mount patched files over the image's own, any number of them",
     "TRACES_DIR": "folder of made traces",

@@ -46,7 +46,7 @@ def make_plan(recipe: Recipe, site: Site, concurrency: int) -> model.Plan:
         memory=_memory(recipe, site),
         ports=model.Ports(first=site.ports.first, last=site.ports.last, api=site.ports.api),
         needs=_needs(site),
-        bindings=_used_bindings(ranks, client),
+        bindings=used_bindings(ranks, client),
         ranks=ranks,
         readiness=model.Readiness(
             boot_stall_s=deadlines.boot_stall_s,
@@ -163,7 +163,8 @@ def _expectations(recipe: Recipe, site: Site, reasons: list[str]) -> model.Expec
     )
 
 
-def _used_bindings(ranks: list[model.RankPlan], client: model.ClientPlan) -> dict[str, str]:
+def used_bindings(ranks: list[model.RankPlan], client: model.ClientPlan) -> dict[str, str]:
+    """The names that these commands leave to the launch, with their meanings."""
     commands = [client.command]
     for rank in ranks:
         commands += [Command(argv=rank.prefix), rank.start, *rank.cleanup]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -99,6 +99,18 @@ class ClientPlan(Strict):
     """Longest the client may run in all: set-up, warm-up, window, drain, export."""
 
 
+class AccuracyPlan(Strict):
+    """What an accuracy evaluation asks, and what it must reach."""
+
+    task: str
+    items: int
+    few_shot: int
+    max_tokens: int
+    threshold: float
+    rejection: str | None
+    """How drafts are accepted; null: no speculation."""
+
+
 class Expectations(Strict):
     """What the gates hold the point against."""
 
@@ -166,14 +178,36 @@ class Plan(Strict):
         return digest(self.model_dump(mode="json", exclude={"bindings", "warnings"}))
 
 
+class EvaluationPlan(Plan):
+    """An accuracy evaluation: a server as a point has it, with another client. Nothing is timed."""
+
+    accuracy: AccuracyPlan
+
+
+_P = TypeVar("_P", bound=Plan)
+
+
 def read_plan(path: Path) -> Plan:
-    """Read a plan.json.
+    """Read a point's plan.json.
+
+    Raises:
+        UserError: as `read_evaluation`.
+    """
+    return _read(path, Plan)
+
+
+def read_evaluation(path: Path) -> EvaluationPlan:
+    """Read an evaluation's plan.json.
 
     Raises:
         UserError: the file is damaged or of another version.
     """
+    return _read(path, EvaluationPlan)
+
+
+def _read(path: Path, kind: type[_P]) -> _P:
     try:
-        return Plan.model_validate(read_json(path))
+        return kind.model_validate(read_json(path))
     except ValidationError as error:
         raise UserError(
             f"is not a plan of this version: {error.error_count()} differences",

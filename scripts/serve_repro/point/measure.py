@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from serve_repro import driver
-from serve_repro.client import hub
+from serve_repro.client import accuracy_task, hub
 from serve_repro.client.run import run_client
 from serve_repro.documents import read_json, write_json, write_text
 from serve_repro.errors import UserError
+from serve_repro.gates import accuracy
 from serve_repro.gates.checks import judge, judge_serving
 from serve_repro.gates.evidence import collect, collect_serving
 from serve_repro.launch import api
@@ -28,7 +29,7 @@ from serve_repro.nodes.checks import HARDWARE, Check
 from serve_repro.nodes.visit import visit_all
 from serve_repro.patches.overlay import lay_view
 from serve_repro.plan.bindings import fill_all, fill_env
-from serve_repro.plan.model import Plan
+from serve_repro.plan.model import EvaluationPlan, Plan
 from serve_repro.point.place import Place, find_place
 from serve_repro.point.proofs import Proofs, check_proofs, identity
 from serve_repro.point.values import bind, weights_folder
@@ -86,7 +87,7 @@ def measure(plan: Plan, proofs: Proofs, folder: Path) -> dict[str, Any]:
         look_at_nodes(plan, place.nodes, values, attempt)
         interrupts.check("nodes")
         _lay_view(plan, proofs.patch_folder, attempt / "view")
-        point["seconds"] = _drive(plan, place, values, attempt, proofs.patch_folder, interrupts)
+        point["seconds"] = _drive(plan, place, values, attempt, proofs, interrupts)
         _save_job(place, attempt)
         began = time.monotonic()
         point |= _judge(plan, attempt, proofs.patch_folder)
@@ -123,7 +124,7 @@ def _drive(
     place: Place,
     values: list[dict[str, str]],
     attempt: Path,
-    patch_folder: Path,
+    proofs: Proofs,
     interrupts: Interrupts,
 ) -> dict[str, float]:
     """Boot, replay, stop; returns the seconds of each stage.
@@ -133,6 +134,8 @@ def _drive(
     """
     write_json(attempt / "launch.json", _launched(plan, values))
     _prepare_hub(plan, values[0])
+    if isinstance(plan, EvaluationPlan):
+        accuracy_task.write(plan.accuracy, proofs.dataset, values[0])
     base = f"http://127.0.0.1:{values[0]['API_PORT']}"
     ranks = Ranks(plan, values, attempt)
 
@@ -150,7 +153,7 @@ def _drive(
         write_json(attempt / "serving.json", serving)
         ready = clock()
         _save_metrics(base, attempt / "metrics_before.txt")
-        _refuse_early(plan, attempt, patch_folder)
+        _refuse_early(plan, attempt, proofs.patch_folder)
         try:
             run_client(plan.client, values[0], attempt / "client", watch)
         except ClientFailed:
@@ -281,7 +284,10 @@ def _refuse_early(plan: Plan, attempt: Path, patch_folder: Path) -> None:
 def _judge(plan: Plan, attempt: Path, patch_folder: Path) -> dict[str, Any]:
     """Status, reason and gates from the attempt's artifacts."""
     try:
-        results = judge(plan, collect(attempt, len(plan.ranks), patch_folder))
+        if isinstance(plan, EvaluationPlan):
+            results = accuracy.judge(plan, accuracy.collect(plan, attempt, patch_folder))
+        else:
+            results = judge(plan, collect(attempt, len(plan.ranks), patch_folder))
     except (OSError, ValueError, KeyError, UserError) as error:
         return {"status": "invalid", "reason": f"artifacts cannot be judged: {error!r}"}
     bad = [result for result in results if result.outcome != "pass"]

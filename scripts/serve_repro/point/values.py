@@ -56,6 +56,9 @@ def bind(
         shared["SERVE_PYTHON"] = str(python_of(plan.image.removeprefix("envs/")).absolute())
     if "OVERLAY_MOUNTS" in plan.bindings:
         shared["OVERLAY_MOUNTS"] = "\n".join(_overlay_mounts(plan, proofs.patch_folder))
+    if "EVAL_PYTHON" in plan.bindings:
+        shared["EVAL_PYTHON"] = str(python_of("eval").absolute())
+        shared["TASK_DIR"] = str(attempt.absolute() / "client" / "task")
     files = {receipt["node"]: receipt.get("target", "") for receipt in proofs.image}
     key = cache_key(proofs)
     every = []

@@ -14,6 +14,7 @@ NOT_MEASURED: dict[str, bool | set[str]] = {
     "publication": True,
     "deadlines": True,
     "concurrencies": True,
+    "eval": True,
     "kv_offload": {"layout"},
 }
 """Keys of a recipe that no point's numbers depend on; of kv_offload, what is merely expected."""

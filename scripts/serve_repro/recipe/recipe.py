@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from serve_repro.recipe.base import EnvName, Name, Strict
+from serve_repro.recipe.evaluation import Evaluation
 
 Flag = bool | int | float | str | list[str] | dict[str, object]
 
@@ -372,6 +373,8 @@ class Recipe(Strict):
     """How long each stage may take."""
     replay: Replay
     """How it is loaded."""
+    eval: Evaluation | None = None
+    """Accuracy, on a server of its own; null: not evaluated."""
     concurrencies: Annotated[list[int], Field(min_length=1)]
     """The points of the sweep: live session trees."""
 
