@@ -218,6 +218,7 @@ def test_failed_start_says_why_and_leaves_nothing(state: Path, monkeypatch: pyte
     assert traces(state) == []
 
 
+@pytest.mark.nightly
 def test_accounting_remembers_jobs(state: Path) -> None:
     require_slurm(accounting=True)
     with SlurmCluster(state, nodes=2, accounting=True) as cluster:
