@@ -59,7 +59,7 @@ def program_files(name):
 
 def course_of(point):
     """The picture of a point's course, by its replay.json."""
-    return point.replace("results/", "results/plots/").replace("/replay.json", ".svg")
+    return f"results/plots/{Path(point).parent.relative_to('results')}.svg"
 
 
 def per_node(pattern):

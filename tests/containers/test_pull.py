@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,10 +38,16 @@ def program(name: str, *words: str) -> None:
     assert said.returncode == 0, said.stderr
 
 
-def patch_set(path: Path, sha256: str) -> Path:
-    hook = {"id": "one", "targets": [{"module": "vllm.v1.target", "sha256": sha256}]}
-    path.write_text(json.dumps({"id": "0" * 64, "hooks": [hook]}), encoding="utf-8")
-    return path
+def patch_set(path: Path, sha256: str) -> list[str]:
+    """A set of one hook, over which nothing of others lies, as words for `check_patches`."""
+    target = {"module": "vllm.v1.target", "sha256": {"vllm 1": sha256}}
+    hook = {"id": "one", "targets": [target], "superseded_by": None}
+    built = {"id": "0" * 64, "hooks": [hook], "others": [], "versions": []}
+    path.write_text(json.dumps(built), encoding="utf-8")
+    overlay = path.with_name("overlay.json")
+    empty: dict[str, Any] = {"files": [], "patches": [], "roots": {}, "image": None}
+    overlay.write_text(json.dumps({"id": "1" * 64, "set": "0" * 64, **empty}), encoding="utf-8")
+    return ["--patch-set", str(path), "--overlay", str(overlay)]
 
 
 def test_each_node_pulls_once_proves_and_is_looked_into(
@@ -65,7 +72,7 @@ def test_each_node_pulls_once_proves_and_is_looked_into(
         assert (proven["digest"], proven["config"]) == (image.digest, image.config)
         assert proven["bytes"] > 10**7
         seen = tmp_path / f"{node.name}.patches.json"
-        check = ["--patch-set", str(patches), "--image", str(receipt), *engine]
+        check = [*patches, "--image", str(receipt), *engine]
         program("check_patches", *check, "--output", str(seen))
         targets = json.loads(seen.read_text(encoding="utf-8"))["targets"]
         assert [target["module"] for target in targets] == ["vllm.v1.target"]
@@ -82,7 +89,7 @@ def test_another_source_inside_the_image_is_named(
     document = {"image": image.name, **resolve(image.reference, image.name, None, waits=())}
     receipt.write_text(json.dumps(document), encoding="utf-8")
     patches = patch_set(tmp_path / "set.json", "a" * 64)
-    words = ["--patch-set", str(patches), "--image", str(receipt), "--node", "localhost"]
+    words = [*patches, "--image", str(receipt), "--node", "localhost"]
     engine = ["--engine", json.dumps(site_of(node)), "--output", str(tmp_path / "x.json")]
     with pytest.raises(AssertionError, match=r"dist-packages/vllm/v1/target.py: .* written for another"):
         program("check_patches", *words, *engine)
