@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from serve_repro.client.artifacts import sampled
 
@@ -23,19 +23,30 @@ def read_series(artifacts: Path, names: Iterable[str]) -> dict[str, Series]:
     Raises:
         UserError: the export is damaged.
     """
-    slices = {name: (sampled(artifacts, name) or {}).get("timeslices") for name in names}
-    told = {name: parts for name, parts in slices.items() if parts}
-    begin = min((part["start_ns"] for parts in told.values() for part in parts), default=0)
-    return {name: _series(parts, begin) for name, parts in told.items()}
+    told = {name: slices for name in names if (slices := _slices(artifacts, name))}
+    begin = min((slices.first_ns for slices in told.values()), default=0)
+    return {
+        name: Series([round((middle - begin) / 1e9, 3) for middle in slices.middles_ns], slices.values)
+        for name, slices in told.items()
+    }
 
 
-def _series(parts: list[dict[str, Any]], begin_ns: int) -> Series:
+class _Slices(NamedTuple):
+    """One metric's slices, with the clock's own times."""
+
+    first_ns: int
+    middles_ns: list[float]
+    values: list[float]
+
+
+def _slices(artifacts: Path, name: str) -> _Slices | None:
+    parts = (sampled(artifacts, name) or {}).get("timeslices")
+    if not parts:
+        return None
     kept = [(part, part["rate"] if "rate" in part else part.get("avg")) for part in parts]
-    return Series(
-        [
-            round(((part["start_ns"] + part["end_ns"]) / 2 - begin_ns) / 1e9, 3)
-            for part, value in kept
-            if isinstance(value, int | float)
-        ],
-        [float(value) for _, value in kept if isinstance(value, int | float)],
+    told = [(part, value) for part, value in kept if isinstance(value, int | float)]
+    return _Slices(
+        min(part["start_ns"] for part in parts),
+        [(part["start_ns"] + part["end_ns"]) / 2 for part, _ in told],
+        [float(value) for _, value in told],
     )
