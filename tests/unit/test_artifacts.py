@@ -227,6 +227,11 @@ def test_interactivity_is_a_second_over_itl_of_the_same_statistic(tmp_path: Path
         assert found[f"interactivity_{statistic}_tok_s_user"] == pytest.approx(1000 / itl, abs=1e-5)
 
 
+def test_interactivity_deviates_as_it_does_over_the_requests(tmp_path: Path) -> None:
+    found = measured(write_artifacts(tmp_path, [record(itl_ms=10.0), record(itl_ms=20.0)]), 1)
+    assert found["interactivity_std_tok_s_user"] == 25.0
+
+
 def test_time_per_output_token_leaves_the_first_token_out(tmp_path: Path) -> None:
     rows = [record(end_s=1.2, ttft_ms=200.0, tokens=(100, 11)), record(tokens=(100, 1))]
     found = measured(write_artifacts(tmp_path, rows), 1)

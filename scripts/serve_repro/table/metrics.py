@@ -70,6 +70,8 @@ def request_metrics(found: Iterable[Record], world_size: int, window_s: float) -
     for statistic in ("mean", *PERCENTILES):
         itl = row[f"itl_{statistic}_ms"]
         row[f"interactivity_{statistic}_tok_s_user"] = _rounded(1000 / itl) if itl else None
+    each = array("d", (1000 / itl for itl in columns["itl_ms"] if itl))
+    row["interactivity_std_tok_s_user"] = _statistic(each, "std")
     for name in ("isl", "osl"):
         for statistic in ("mean", "p50", "p95"):
             row[f"{name}_{statistic}_tok"] = _statistic(columns[name], statistic)
