@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve_repro.client.artifacts import totals
+from serve_repro.client.artifacts import records, totals
 from serve_repro.client.lanes import Sessions, Span, lanes_alive, sessions
 from serve_repro.client.phases import Phase, read_phases
 from serve_repro.client.server_series import longest_unsampled_s
@@ -84,9 +84,9 @@ def test_sessions_are_read_by_tree_with_the_warm_up(tmp_path: Path) -> None:
         record(start_s=3, end_s=4, tree="b"),
         record(start_s=2, end_s=5, tree="a", error={"type": "x"}),
     ]
-    found = sessions(write_artifacts(tmp_path, rows))
+    found = sessions(records(write_artifacts(tmp_path, rows)))
     assert found.start == START + 2 * S
-    assert {tree: len(spans) for tree, spans in found.trees.items()} == {"a": 2, "b": 1}
+    assert {tree: len(list(spans)) for tree, spans in found.trees.items()} == {"a": 2, "b": 1}
 
 
 def test_lanes(plan: Plan, good: Evidence) -> None:
@@ -124,7 +124,7 @@ def test_warmup(
 def test_a_subagents_failure_in_the_warm_up_is_counted(tmp_path: Path) -> None:
     failed: dict[str, Any] = {"error": {"type": "HTTP"}, "subagent": True}
     rows = [record("warmup", **failed), record("warmup"), record(**failed), record()]
-    found = totals(write_artifacts(tmp_path, rows))
+    found = totals(records(write_artifacts(tmp_path, rows)))
     assert (found.warmup, found.warmup_failed, found.warmup_subagents_failed) == (2, 1, 1)
 
 
@@ -134,7 +134,7 @@ def test_output_length(plan: Plan, good: Evidence, tmp_path: Path) -> None:
         record(length_off_pct=-50.0),
         record("warmup", length_off_pct=9.0),
     ]
-    found = totals(write_artifacts(tmp_path, rows))
+    found = totals(records(write_artifacts(tmp_path, rows)))
     assert (found.length_told, found.length_off) == (2, 1)
     for told, off, outcome in ((2, 1, "fail"), (2, 0, "pass"), (0, 0, "unknown")):
         changed = good.totals._replace(length_told=told, length_off=off)

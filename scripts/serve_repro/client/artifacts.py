@@ -1,14 +1,19 @@
-"""Read the client's exports: one pass over the records, in bounded memory."""
+"""Read the client's exports as streams: the files of a long replay do not fit into memory."""
 
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ijson
+import numpy as np
+
 from serve_repro.documents import read_json
+from serve_repro.errors import UserError
 
 RECORDS = "profile_export.jsonl"
 AGGREGATE = "profile_export_aiperf.json"
@@ -111,11 +116,11 @@ class Totals(NamedTuple):
     """Tokens of all requests without an error, warm-up included (as the server counts)."""
 
 
-def totals(folder: Path) -> Totals:
+def totals(found: Iterable[Record]) -> Totals:
     """Count the records of one replay."""
     counts: Counter[str] = Counter()
     errors: Counter[str] = Counter()
-    for record in records(folder):
+    for record in found:
         phase = "profiled" if record.profiled else "warmup"
         counts[f"{phase}_{'ok' if record.error is None else 'failed'}"] += 1
         if record.error is not None:
@@ -155,25 +160,22 @@ class Activity(NamedTuple):
     """Session trees that sent one; 0 if the client does not say."""
 
 
-def activity(folder: Path) -> Activity | None:
+def activity(found: Iterable[Record]) -> Activity | None:
     """How one replay's window was filled; None if no request was recorded in it."""
-    spans, trees = [], set()  # two numbers a request: to be sorted, as records come by their ends
-    for record in records(folder):
+    starts, ends, trees = array("q"), array("q"), set()
+    for record in found:
         if record.profiled:
-            spans.append((record.start_ns, record.end_ns))
+            starts.append(record.start_ns)
+            ends.append(record.end_ns)
             trees.add(record.tree)
-    if not spans:
+    if not starts:
         return None
-    spans.sort()
-    first, busy_until = spans[0]
-    longest = 0
-    for start, end in spans:
-        longest = max(longest, start - busy_until)
-        busy_until = max(busy_until, end)
-    under_way = sum(end - start for start, end in spans)
+    order = np.argsort(np.asarray(starts), kind="stable")  # records come by their ends
+    start, end = np.asarray(starts)[order], np.asarray(ends)[order]
+    busy_until = np.maximum.accumulate(end)
     return Activity(
-        in_flight=under_way / max(busy_until - first, 1),
-        longest_gap_s=longest / 1e9,
+        in_flight=int((end - start).sum()) / max(int(busy_until[-1] - start[0]), 1),
+        longest_gap_s=int((start[1:] - busy_until[:-1]).max(initial=0)) / 1e9,
         trees=len(trees - {None}),
     )
 
@@ -184,15 +186,35 @@ def aggregate(folder: Path) -> dict[str, Any]:
     return value
 
 
-def gauges(folder: Path, names: Iterable[str]) -> dict[str, dict[str, float] | None]:
-    """{gauge: its statistics over the measured window}, as the client sampled the server's /metrics.
+def sampled(folder: Path, name: str) -> dict[str, Any] | None:
+    """One metric of the server, as the client sampled it over its window; None if it did not.
 
-    None for a gauge that was not sampled. One server has one series; of more, the first counts.
+    The file holds every slice of every metric: only the wanted one is built, and what follows it is
+    not read. One server has one series; of more, the first counts.
+
+    Raises:
+        UserError: the export is damaged.
+    """
+    series: dict[str, Any] | None = first_item(folder, f"metrics.{name}.series.item")
+    return series
+
+
+def first_item(folder: Path, prefix: str) -> Any:
+    """The first value at a place of the client's export of the server's metrics; None if it has none.
+
+    Raises:
+        UserError: the export is damaged.
     """
     path = folder / SERVER_SERIES
-    metrics = read_json(path)["metrics"] if path.is_file() else {}
-    found: dict[str, dict[str, float] | None] = {}
-    for name in names:
-        series = (metrics.get(name) or {}).get("series") or [{}]
-        found[name] = series[0].get("stats")
-    return found
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            return next(ijson.items(stream, prefix, use_float=True), None)
+    except ijson.JSONError as error:
+        raise UserError(f"is not valid JSON: {error}", where=str(path)) from error
+
+
+def gauges(folder: Path, names: Iterable[str]) -> dict[str, dict[str, float] | None]:
+    """{gauge: its statistics over the measured window}; None for a gauge that was not sampled."""
+    return {name: (sampled(folder, name) or {}).get("stats") for name in names}

@@ -6,10 +6,11 @@ tree, and as many trees as there are lanes must be alive at any time.
 
 from __future__ import annotations
 
-from pathlib import Path
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from serve_repro.client.artifacts import records
+from serve_repro.client.artifacts import Record
 
 NS = 1_000_000_000
 
@@ -21,12 +22,28 @@ class Span(NamedTuple):
     end: int
 
 
+class Spans(Iterable[Span]):
+    """Many requests, eight bytes a number."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def add(self, start: int, end: int) -> None:
+        """Append one."""
+        self._numbers.append(start)
+        self._numbers.append(end)
+
+    def __iter__(self) -> Iterator[Span]:
+        numbers = iter(self._numbers)
+        return map(Span, numbers, numbers)
+
+
 class Sessions(NamedTuple):
     """When each session tree had requests under way."""
 
     start: int | None
     """Start of the window's first request, in ns; None if there was none."""
-    trees: dict[str, list[Span]]
+    trees: Mapping[str, Iterable[Span]]
     """By tree, the warm-up's requests included."""
 
 
@@ -39,15 +56,15 @@ class Lanes(NamedTuple):
     """Share of the window in which all were, 0 to 1."""
 
 
-def sessions(folder: Path) -> Sessions:
-    """Read the spans of one replay; two numbers a request are kept."""
-    trees: dict[str, list[Span]] = {}
+def sessions(found: Iterable[Record]) -> Sessions:
+    """When the trees of one replay had requests under way."""
+    trees: dict[str, Spans] = {}
     first: int | None = None
-    for record in records(folder):
+    for record in found:
         if record.profiled:
             first = record.start_ns if first is None else min(first, record.start_ns)
         if record.tree is not None:
-            trees.setdefault(record.tree, []).append(Span(record.start_ns, record.end_ns))
+            trees.setdefault(record.tree, Spans()).add(record.start_ns, record.end_ns)
     return Sessions(first, trees)
 
 

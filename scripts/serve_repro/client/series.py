@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import ijson
-
-from serve_repro.client.artifacts import SERVER_SERIES
+from serve_repro.client.artifacts import sampled
 
 
 class Series(NamedTuple):
@@ -23,26 +20,33 @@ class Series(NamedTuple):
 def read_series(artifacts: Path, names: Iterable[str]) -> dict[str, Series]:
     """{metric: its samples}; a metric that was not sampled is absent.
 
-    The file holds every bucket of every histogram and slice (some 100 MB an hour), so it is read as
-    a stream, and only the wanted metrics are kept. One server has one series; of more, the first counts.
+    Raises:
+        UserError: the export is damaged.
     """
-    wanted, slices = set(names), {}
-    with (artifacts / SERVER_SERIES).open("rb") as stream:
-        for name, metric in ijson.kvitems(stream, "metrics"):
-            if name in wanted and metric.get("series"):
-                slices[name] = metric["series"][0].get("timeslices") or []
-    starts = [part["start_ns"] for parts in slices.values() for part in parts]
-    begin = min(starts, default=0)
-    return {name: _series(parts, begin) for name, parts in slices.items() if parts}
+    told = {name: slices for name in names if (slices := _slices(artifacts, name))}
+    begin = min((slices.first_ns for slices in told.values()), default=0)
+    return {
+        name: Series([round((middle - begin) / 1e9, 3) for middle in slices.middles_ns], slices.values)
+        for name, slices in told.items()
+    }
 
 
-def _series(parts: list[dict[str, Any]], begin_ns: int) -> Series:
+class _Slices(NamedTuple):
+    """One metric's slices, with the clock's own times."""
+
+    first_ns: int
+    middles_ns: list[float]
+    values: list[float]
+
+
+def _slices(artifacts: Path, name: str) -> _Slices | None:
+    parts = (sampled(artifacts, name) or {}).get("timeslices")
+    if not parts:
+        return None
     kept = [(part, part["rate"] if "rate" in part else part.get("avg")) for part in parts]
-    return Series(
-        [
-            round(((part["start_ns"] + part["end_ns"]) / 2 - begin_ns) / 1e9, 3)
-            for part, value in kept
-            if isinstance(value, int | float | Decimal)
-        ],
-        [float(value) for _, value in kept if isinstance(value, int | float | Decimal)],
+    told = [(part, value) for part, value in kept if isinstance(value, int | float)]
+    return _Slices(
+        min(part["start_ns"] for part in parts),
+        [(part["start_ns"] + part["end_ns"]) / 2 for part, _ in told],
+        [float(value) for _, value in told],
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serve_repro.client.artifacts import SERVER_SERIES
-from serve_repro.documents import read_json
+from serve_repro.client.artifacts import SERVER_SERIES, first_item, sampled
+from serve_repro.errors import UserError
 
 _SAMPLED = "vllm:num_requests_running"
 """A gauge that every vLLM has, idle or not. A slice in which it was not sampled is left out."""
@@ -17,17 +17,15 @@ def longest_unsampled_s(folder: Path) -> float | None:
     None if nothing was sampled at all: the client goes on without metrics if its first look fails.
 
     Raises:
-        UserError, KeyError, TypeError: the export is damaged.
+        UserError, KeyError: the export is damaged.
     """
-    path = folder / SERVER_SERIES
-    if not path.is_file():
-        return None
-    export = read_json(path)
-    series = (export["metrics"].get(_SAMPLED) or {}).get("series") or [{}]
-    slices = sorted((part["start_ns"], part["end_ns"]) for part in series[0].get("timeslices") or [])
+    series = sampled(folder, _SAMPLED) or {}
+    slices = sorted((part["start_ns"], part["end_ns"]) for part in series.get("timeslices") or [])
     if not slices:
         return None
-    window = export["summary"]["phase_time_ranges"]["profiling"]
+    window = first_item(folder, "summary.phase_time_ranges.profiling")
+    if window is None:
+        raise UserError("does not tell when the window was", where=str(folder / SERVER_SERIES))
     until, longest = window["start_ns"], 0
     for start, end in [*slices, (window["end_ns"], window["end_ns"])]:
         longest = max(longest, start - until)

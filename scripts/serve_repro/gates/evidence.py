@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, totals
+from serve_repro.client.artifacts import Activity, Totals, activity, aggregate, records, totals
+from serve_repro.client.kept import Kept
 from serve_repro.client.lanes import Sessions, sessions
 from serve_repro.client.phases import Phase, read_phases
 from serve_repro.client.server_metrics import labels_of, models_of, read_counters
@@ -128,10 +129,11 @@ def collect(attempt: Path, ranks: int, patch_folder: Path) -> Evidence:
     client = attempt / "client" / "artifacts"
     before, after = attempt / "metrics_before.txt", attempt / "metrics_after.txt"
     job = attempt / "slurm_job.txt"
+    kept = Kept(records(client))
     return Evidence(
-        totals=totals(client),
-        activity=activity(client),
-        sessions=sessions(client),
+        totals=totals(kept),
+        activity=activity(kept),
+        sessions=sessions(kept),
         phases=read_phases(client.parent / "client.log"),
         unsampled_s=longest_unsampled_s(client),
         aggregate=aggregate(client),

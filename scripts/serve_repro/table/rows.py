@@ -7,12 +7,20 @@ from typing import Any
 
 import pandas as pd
 
-from serve_repro.client.artifacts import totals
+from serve_repro.client.artifacts import aggregate, records, totals
+from serve_repro.client.kept import Kept
+from serve_repro.client.phases import read_phases
 from serve_repro.documents import read_json
 from serve_repro.errors import UserError
 from serve_repro.result_paths import repeat_of
 from serve_repro.source import short
-from serve_repro.table.metrics import gauge_metrics, request_metrics, server_metrics
+from serve_repro.table.metrics import (
+    accounting,
+    gauge_metrics,
+    request_metrics,
+    server_metrics,
+    theoretical_hits,
+)
 
 NEEDED = (
     *("recipe", "site", "concurrency", "status", "validity", "window_s", "accelerator"),
@@ -42,7 +50,8 @@ def row(replay: Path) -> dict[str, Any]:
         )
     attempt = replay.parent / point["attempt"]
     artifacts = attempt / "client" / "artifacts"
-    counts = totals(artifacts)
+    kept = Kept(records(artifacts))
+    counts = totals(kept)
     outcomes = [gate["outcome"] for gate in point["gates"]]
     return {
         "recipe": point["recipe"],
@@ -55,9 +64,11 @@ def row(replay: Path) -> dict[str, Any]:
         "accelerator": point["accelerator"],
         "gpus": point["world_size"],
         "nodes": " ".join(point["nodes"]),
-        **request_metrics(artifacts, point["world_size"]),
+        **request_metrics(kept, point["world_size"], point["window_s"]),
         "requests_failed": counts.failed,
         "requests_warmup": counts.warmup,
+        **accounting(read_phases(artifacts.parent / "client.log")),
+        **theoretical_hits(aggregate(artifacts)),
         **server_metrics(attempt / "metrics_before.txt", attempt / "metrics_after.txt"),
         **gauge_metrics(artifacts),
         "boot_s": point["seconds"]["boot"],
