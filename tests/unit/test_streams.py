@@ -42,7 +42,7 @@ def test_a_record_is_kept_in_less_than_100_bytes() -> None:
         for number in range(count):
             end = START + number
             tree = f"tree-{number % 9}"
-            yield Record(True, None, START, end, 1, number, 0.5, 1.5, 2.5, tree, False, 0)
+            yield Record(True, None, START, end, 1, number, 0.5, 1.5, 2.5, tree, False, 0, 1.5)
 
     tracemalloc.start()
     try:

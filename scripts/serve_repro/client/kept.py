@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator
 
 from serve_repro.client.artifacts import Record
 
-_NUMBERS = ("input_tokens", "output_tokens", "ttft_ms", "itl_ms", "e2e_ms", "length_off_pct")
-"""Fields that may be None; kept as NaN then."""
+_TOKENS = ("input_tokens", "output_tokens")
+_LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
+_OTHERS = ("length_off_pct", "full_itl_ms")
+_NUMBERS = (*_TOKENS, *_LATENCIES, *_OTHERS)
+"""Fields that may be None; kept as NaN then. In the order of `Record`."""
 
 
 class Kept(Iterable[Record]):
-    """Some 80 bytes a record (a line of the file has 3,000 and more), whatever is read of it."""
+    """Some 90 bytes a record (a line of the file has 3,000 and more), whatever is read of it."""
 
     def __init__(self, found: Iterable[Record]) -> None:
         self._profiled, self._subagent = bytearray(), bytearray()
@@ -32,19 +35,17 @@ class Kept(Iterable[Record]):
                 column.append(math.nan if value is None else value)
 
     def __iter__(self) -> Iterator[Record]:
-        tokens = [map(_whole, self._numbers[name]) for name in _NUMBERS[:2]]
-        others = [map(_told, self._numbers[name]) for name in _NUMBERS[2:5]]
         return map(
             Record,
             map(bool, self._profiled),
             self._errors,
             self._starts,
             self._ends,
-            *tokens,
-            *others,
+            *(map(_whole, self._numbers[name]) for name in _TOKENS),
+            *(map(_told, self._numbers[name]) for name in _LATENCIES),
             self._trees,
             map(bool, self._subagent),
-            map(_told, self._numbers["length_off_pct"]),
+            *(map(_told, self._numbers[name]) for name in _OTHERS),
         )
 
 
