@@ -14,6 +14,7 @@ include: "rules/image.smk"
 include: "rules/patches.smk"
 include: "rules/dataset.smk"
 include: "rules/replay.smk"
+include: "rules/reuse.smk"
 include: "rules/evals.smk"
 include: "rules/summary.smk"
 

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -19,6 +20,9 @@ from serve_repro.interpreter import put_own_python_first
 from serve_repro.messages import made_what, what_failed
 from serve_repro.result_paths import REPEAT
 from serve_repro.result_paths import run_of
+from serve_repro.reuse.decide import decide
+from serve_repro.reuse.identity import identities_here
+from serve_repro.reuse.source import results_of
 from serve_repro.sweep import Sweep
 
 put_own_python_first()
@@ -174,3 +178,61 @@ def documents_of(point):
         "envs/client/lock.txt",
         "patches/series.yaml",
     ]
+
+
+def plan_of(point):
+    """The plan of a point, by its folder below results/; its repeats share it."""
+    run = run_of(Path("results", point, "replay.json"))
+    return f"results/{run.recipe}/conc{run.concurrency}/plan.json"
+
+
+def recipe_of(point):
+    """The recipe of a point, by its folder below results/."""
+    return run_of(Path("results", point, "replay.json")).recipe
+
+
+def proofs_without_nodes(recipe):
+    """What proves the identities of a recipe's points, as far as no node is needed for it."""
+    return {
+        "weights": f"results/{recipe}/weights/manifest.json",
+        "image": f"results/{recipe}/image/image.json",
+        "dataset": traces_of(recipe),
+        "client": ".envs/client/environment.json",
+    }
+
+
+def decide_reuse(point, results):
+    """Whether a point is taken from another checkout, or was before."""
+    run = run_of(Path(point))
+    proofs = {
+        name: Path(path) for name, path in proofs_without_nodes(run.recipe).items()
+    }
+    here = identities_here(
+        SWEEP.plan_digest(run.recipe, run.concurrency),
+        DRIVER_VERSION,
+        SWEEP.patch_set_id(run.recipe),
+        proofs,
+    )
+    return decide(run, here, SWEEP.declared(run.recipe), results, datetime.now(UTC))
+
+
+REUSED_FROM = SWEEP.settings.reuse or ""
+# A job on a node measures what it was sent for: it does not look for the other checkout.
+try:
+    FOUND = (
+        results_of(REUSED_FROM) if REUSED_FROM and workflow.is_main_process else None
+    )
+except UserError as error:
+    raise WorkflowError(str(error))
+DECISIONS = {point: decide_reuse(point, FOUND) for point in SWEEP.points()}
+for decision in DECISIONS.values():
+    if decision.told and workflow.is_main_process:
+        logger.warning(decision.told)
+REUSED_POINTS = (
+    "|".join(
+        re.escape(str(Path(point).parent.relative_to("results")))
+        for point, decision in DECISIONS.items()
+        if decision.taken
+    )
+    or "(?!)"
+)

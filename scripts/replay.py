@@ -10,11 +10,12 @@ import argparse
 from pathlib import Path
 
 from serve_repro import program
-from serve_repro.documents import write_json
+from serve_repro.documents import read_json, write_json
 from serve_repro.plan.model import read_plan
 from serve_repro.point.lock import only_one
 from serve_repro.point.measure import measure
 from serve_repro.point.proofs import read_proofs
+from serve_repro.point.seal import seal
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -44,7 +45,9 @@ def main(arguments: argparse.Namespace) -> int:
             where,
         )
         return 130 if point["status"] == "interrupted" else 1
-    write_json(arguments.output, point)
+    # For whoever takes this point into another checkout.
+    sealed = {"evidence": seal(where), "patch_set": read_json(arguments.patch_set)["id"]}
+    write_json(arguments.output, point | sealed)
     program.LOGGER.info("valid (%s): %s", point["validity"], where)
     return 0
 

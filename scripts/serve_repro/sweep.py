@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_repro.batch import point_resources, step_resources
+from serve_repro.documents import digest
 from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
 from serve_repro.inferencex.labels import labels
@@ -283,6 +284,22 @@ class Sweep:
     def lock_digest(self, environment: str) -> str:
         """Identity of what an environment is to contain."""
         return lock_digest(self.base / "envs" / environment)
+
+    def declared(self, recipe: str) -> str:
+        """Identity of what people wrote here about all that a point stands on, but for its plan."""
+        chosen = self.recipes[recipe]
+        environment = None if self._has_containers() else chosen.image.environment
+        return digest(
+            [
+                [model.model_dump() for model in self.models(recipe)],
+                self.weight_sources(recipe),
+                [self.image(recipe), self.reference(recipe), self.pin(recipe)],
+                self.lock_digest(environment) if environment else None,
+                self.patch_set_id(recipe),
+                self.dataset(recipe).model_dump(),
+                self.lock_digest("client"),
+            ]
+        )
 
     def _has_containers(self) -> bool:
         return self.site.runtime != "process"

@@ -13,6 +13,7 @@ from serve_repro.errors import UserError
 from serve_repro.provenance.crate import NAME, Point, write_crate
 from serve_repro.provenance.digest import secrets_of, sha256_without
 from serve_repro.source import short, workflow_source
+from serve_repro.table.rows import row
 
 from .attempts import write_point
 
@@ -105,3 +106,19 @@ def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path: Path) -> None:
 def _list(entity: dict[str, Any], name: str) -> list[dict[str, str]]:
     value = entity.get(name, [])
     return value if isinstance(value, list) else [value]
+
+
+def test_a_reused_point_says_where_it_was_measured(results: Path) -> None:
+    replay = results / "tiny/conc2/replay.json"
+    told = json.loads(replay.read_text(encoding="utf-8"))
+    told["reused"] = {"from": "theirs", "replay": "sha256:" + "12" * 32}
+    replay.write_text(json.dumps(told), encoding="utf-8")
+    (description,) = [
+        entity["description"]
+        for name, entity in record(results).items()
+        if name.startswith("#tiny-conc2")
+    ]
+    assert "theirs" in description
+    assert "sha256:" + "12" * 32 in description
+    found = row(replay)
+    assert found["reused_from"] == "theirs:121212121212"

@@ -125,6 +125,9 @@ def _measured(crate: ROCrate, listed: _Listed, point: Point) -> ContextEntity:
         "identifier": [f"{name}={value}" for name, value in told["identity"].items()],
         "location": told["nodes"],
     }
+    if "reused" in told:
+        origin = f"{told['reused']['from']}, whose replay.json has {told['reused']['replay']}"
+        stated["description"] = f"Measured in another checkout, and taken from there: {origin}"
     return _action(
         crate,
         f"#{told['recipe']}-conc{run.concurrency}-{Path(told['attempt']).name}",

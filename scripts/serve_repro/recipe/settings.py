@@ -24,3 +24,5 @@ class Settings(Strict):
     """{model id: folder}: take the model from exactly there, and do not search the site's roots."""
     repeats: Annotated[int, Field(ge=1)] = 1
     """How often each point is measured, each time with a server started anew."""
+    reuse: str | None = None
+    """Another checkout, or its results: points there that are the same measurement are taken."""

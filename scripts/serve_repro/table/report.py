@@ -27,6 +27,7 @@ SHOWN = {
     "e2e_p50_ms": "E2E p50 ms",
     "prefix_cache_hit_ratio": "prefix cache hits",
     "acceptance_length_tok": "acceptance length",
+    "reused_from": "reused from",
 }
 """Columns of the page's table and their headings."""
 

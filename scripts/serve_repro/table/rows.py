@@ -78,6 +78,7 @@ def row(replay: Path) -> dict[str, Any]:
         "started": point["started"],
         **{f"{name}_id": _short(point["identity"][name]) for name in IDENTITY},
         "workflow_commit": short(point.get("workflow")),
+        "reused_from": _reused(point),
         "attempt": str(attempt),
     }
 
@@ -85,6 +86,12 @@ def row(replay: Path) -> dict[str, Any]:
 def summary(replays: list[Path]) -> pd.DataFrame:
     """All rows, in the order of the points."""
     return pd.DataFrame([row(path) for path in replays])
+
+
+def _reused(point: dict[str, Any]) -> str | None:
+    """Name of the other checkout, and the start of its replay.json's hash; None: measured here."""
+    reused = point.get("reused")
+    return f"{reused['from']}:{_short(reused['replay'])}" if reused else None
 
 
 def _short(value: object) -> object:

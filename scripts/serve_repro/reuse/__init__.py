@@ -1,0 +1,1 @@
+"""Finished points of another checkout, taken instead of measured where nothing that counts differs."""
