@@ -8,6 +8,13 @@ configfile: "config/config.yaml"
 
 include: "rules/common.smk"
 include: "rules/plan.smk"
+
+
+if SWEEP.site.nodes is None:
+
+    include: "rules/nodes.smk"
+
+
 include: "rules/environments.smk"
 include: "rules/weights.smk"
 include: "rules/image.smk"

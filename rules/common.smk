@@ -79,11 +79,29 @@ def inferencex_labels(wildcards):
     )
 
 
+def serving_nodes(recipe):
+    """The nodes that a recipe serves on; where they are chosen, its jobs wait for the choice."""
+    if SWEEP.site.nodes is None:
+        checkpoints.select_nodes.get(recipe=recipe)
+    return SWEEP.nodes(recipe)
+
+
 def per_node(pattern):
     """An input function: one file for each node that the recipe serves on."""
     return lambda wildcards: expand(
-        pattern, node=SWEEP.nodes(wildcards.recipe), allow_missing=True
+        pattern, node=serving_nodes(wildcards.recipe), allow_missing=True
     )
+
+
+def first_image(wildcards):
+    """The image's receipt of the first of a recipe's nodes."""
+    first = serving_nodes(wildcards.recipe)[0]
+    return f"results/{wildcards.recipe}/image/nodes/{first}.json"
+
+
+def first_node(wildcards):
+    """The first of a recipe's nodes; an empty word before they are chosen."""
+    return next(iter(SWEEP.nodes(wildcards.recipe)), "")
 
 
 def for_point(key):
@@ -105,7 +123,7 @@ def for_step(key):
 
 def for_first_node(key):
     """A resource of a job that runs on the first of a recipe's nodes."""
-    return lambda wildcards: SWEEP.step_resources(SWEEP.nodes(wildcards.recipe)[0])[key]
+    return lambda wildcards: SWEEP.step_resources(first_node(wildcards))[key]
 
 
 def originals(wildcards):

@@ -40,7 +40,7 @@ rule take_originals:
     """Take the files that the patches start from out of the image, on the first node."""
     input:
         patch_set="results/{recipe}/patches/set.json",
-        image=lambda wildcards: f"results/{wildcards.recipe}/image/nodes/{SWEEP.nodes(wildcards.recipe)[0]}.json",
+        image=first_image,
     output:
         "results/{recipe}/patches/originals.json",
     log:
@@ -57,7 +57,7 @@ rule take_originals:
         tasks=for_first_node("tasks"),
     params:
         engine=json.dumps(SWEEP.engine()),
-        node=lambda wildcards: SWEEP.nodes(wildcards.recipe)[0],
+        node=first_node,
     shell:
         r"""
         python scripts/take_originals.py \

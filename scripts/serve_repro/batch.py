@@ -13,7 +13,9 @@ STEP_RUNTIME_MIN = 240
 """A step that proves one node: hashing the largest weights from a slow disk fits into this."""
 
 
-def point_resources(plan: Plan, site: Site, kept_out: Collection[str] = ()) -> dict[str, Any]:
+def point_resources(
+    plan: Plan, site: Site, nodes: list[str], kept_out: Collection[str] = ()
+) -> dict[str, Any]:
     """One job a point: whole nodes, one launcher, which starts a step on each node itself.
 
     `mpi` makes the executor run the rule on the first node instead of inside a step of its own, from
@@ -23,6 +25,7 @@ def point_resources(plan: Plan, site: Site, kept_out: Collection[str] = ()) -> d
     Args:
         plan: the point.
         site: where it runs.
+        nodes: those that may serve; none yet where they are still to be chosen.
         kept_out: nodes in quarantine. Where too few would be left, they are asked for all the same: a
             job that starts and refuses them says why, and one that waits for ever does not.
     """
@@ -30,12 +33,12 @@ def point_resources(plan: Plan, site: Site, kept_out: Collection[str] = ()) -> d
     extra = []
     if site.slurm is not None:
         extra = ["--ntasks-per-node=1", "--exclusive"]
-        if len(plan.nodes) == count:
-            extra.append(f"--nodelist={','.join(plan.nodes)}")
+        if len(nodes) == count:
+            extra.append(f"--nodelist={','.join(nodes)}")
         else:
-            healthy = set(plan.nodes) - set(kept_out)
+            healthy = set(nodes) - set(kept_out)
             out = [entry.node for entry in site.excludes]
-            out += sorted(set(plan.nodes) - healthy) if len(healthy) >= count else []
+            out += sorted(set(nodes) - healthy) if len(healthy) >= count else []
             extra += [f"--exclude={','.join(out)}"] if out else []
     return {
         **_common(site),

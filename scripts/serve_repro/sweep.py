@@ -12,7 +12,7 @@ from serve_repro.documents import digest
 from serve_repro.errors import UserError
 from serve_repro.image.environment import lock_digest
 from serve_repro.inferencex.labels import labels
-from serve_repro.nodes import quarantine
+from serve_repro.nodes import choice, quarantine
 from serve_repro.patches.series import Patch, choose, read_series, set_id
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.evaluation import make_evaluation_plan
@@ -89,7 +89,7 @@ class Sweep:
 
     def evaluation_resources(self, recipe: str) -> dict[str, Any]:
         """What a scheduler is asked for, for one evaluation."""
-        return point_resources(self.evaluations[recipe], self.site)
+        return point_resources(self.evaluations[recipe], self.site, self.nodes(recipe))
 
     def items(self, recipe: str) -> str:
         """The manifest of the questions that a recipe is evaluated on."""
@@ -161,7 +161,7 @@ class Sweep:
 
     def image(self, recipe: str) -> str:
         """What a recipe's ranks run in: an image name, or envs/<name>."""
-        return next(plan.image for (name, _), plan in self.plans.items() if name == recipe)
+        return self._a_plan(recipe).image
 
     def reference(self, recipe: str) -> str:
         """Name and tag of a recipe's image; empty at a site without containers."""
@@ -181,8 +181,20 @@ class Sweep:
         }
 
     def nodes(self, recipe: str) -> list[str]:
-        """The nodes that a recipe may serve on: each needs its proofs."""
-        return next(plan.nodes for (name, _), plan in self.plans.items() if name == recipe)
+        """The nodes that a recipe may serve on: each needs its proofs. None before they are chosen."""
+        if self.site.nodes is not None:
+            return self.site.nodes
+        record = choice.read_record(choice.record_path(recipe))
+        return [] if record is None else list(record["nodes"])
+
+    def node_request(self, recipe: str) -> dict[str, Any]:
+        """What nodes are chosen by, where the site does not name them."""
+        return choice.request(self._a_plan(recipe), self.site)
+
+    def instead_of(self, recipe: str) -> list[str]:
+        """Chosen nodes that are in quarantine now, so that others are to be chosen."""
+        record = choice.read_record(choice.record_path(recipe))
+        return choice.instead_of(record, self.node_request(recipe), self._kept_out())
 
     def models(self, recipe: str) -> list[ModelSource]:
         """The models of a recipe: what is served, and the draft if there is one."""
@@ -210,7 +222,7 @@ class Sweep:
 
     def first_node(self, recipe: str) -> str | None:
         """The node that hashes shared weights for all; None if each hashes its own."""
-        return self.nodes(recipe)[0] if self.site.shared_weight_roots else None
+        return next(iter(self.nodes(recipe)), None) if self.site.shared_weight_roots else None
 
     def made_models(self) -> dict[str, dict[str, Any]]:
         """{name: numbers} of the models that are made on the spot."""
@@ -243,9 +255,8 @@ class Sweep:
 
     def point_resources(self, recipe: str, concurrency: int | str) -> dict[str, Any]:
         """What a scheduler is asked for, for one point."""
-        path = quarantine.path_of(quarantine.FOLDER, self.site.name)
-        kept_out = quarantine.entries(path, datetime.now(UTC))
-        return point_resources(self.plan(recipe, concurrency), self.site, kept_out)
+        plan = self.plan(recipe, concurrency)
+        return point_resources(plan, self.site, self.nodes(recipe), self._kept_out())
 
     def step_resources(self, node: str) -> dict[str, Any]:
         """What a scheduler is asked for, for a step that proves one node."""
@@ -300,6 +311,14 @@ class Sweep:
                 self.lock_digest("client"),
             ]
         )
+
+    def _a_plan(self, recipe: str) -> Plan:
+        """A plan of a recipe, for what all its points have in common."""
+        return next(plan for (name, _), plan in self.plans.items() if name == recipe)
+
+    def _kept_out(self) -> quarantine.Entries:
+        path = quarantine.path_of(quarantine.FOLDER, self.site.name)
+        return quarantine.entries(path, datetime.now(UTC))
 
     def _has_containers(self) -> bool:
         return self.site.runtime != "process"

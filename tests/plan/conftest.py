@@ -55,7 +55,7 @@ for word in words:
         path.write_text("made by " + words[0])
 """
 
-_REAL = {f"scripts/{name}.py" for name in ("plan", "build_patches", "make_traces")}
+_REAL = {f"scripts/{name}.py" for name in ("plan", "build_patches", "make_traces", "select_nodes")}
 
 SNAKEMAKE = (
     "import sys; sys.executable = sys.argv.pop(1); from snakemake.cli import main; sys.exit(main())"

@@ -189,10 +189,10 @@ def rules() -> Iterator[tuple[str, str]]:
     """(name, text) of every rule."""
     for path in [BASE / "Snakefile", *RULE_FILES]:
         text = path.read_text(encoding="utf-8")
-        for part in re.split(r"^(?=rule \w+:)", text, flags=re.MULTILINE)[1:]:
+        for part in re.split(r"^(?=(?:rule|checkpoint) \w+:)", text, flags=re.MULTILINE)[1:]:
             lines = part.splitlines()
             end = next((i for i, line in enumerate(lines[1:], 1) if re.match(r"\S", line)), len(lines))
-            yield lines[0].removeprefix("rule ").rstrip(":"), "\n".join(lines[:end])
+            yield lines[0].split()[1].rstrip(":"), "\n".join(lines[:end])
 
 
 RULES = dict(rules())
@@ -204,12 +204,13 @@ def directives(text: str) -> set[str]:
 
 def test_all_rules_are_seen() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in [BASE / "Snakefile", *RULE_FILES])
-    assert len(RULES) == text.count("\nrule ") > 10
+    assert len(RULES) == text.count("\nrule ") + text.count("\ncheckpoint ") > 10
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_has_a_docstring_and_no_code_of_its_own(name: str) -> None:
-    assert re.match(r'rule \w+:\n    """\S.*\."""\n', RULES[name]), f"{name} has no docstring"
+    documented = r'(rule|checkpoint) \w+:\n    """\S.*\."""\n'
+    assert re.match(documented, RULES[name]), f"{name} has no docstring"
     forbidden = {"run", "script", "notebook", "wrapper", "retries", "group"}
     assert not directives(RULES[name]) & forbidden
     assert "service(" not in RULES[name]

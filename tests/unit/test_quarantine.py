@@ -89,5 +89,5 @@ def test_slurm_gives_no_node_that_is_kept_out_where_others_are_enough(
     base = Path(__file__).parents[2]
     site = load(base / "config/sites/dev-slurm.yaml", Site).model_copy(update={"nodes": named})
     plan = make_plan(load(base / "config/recipes/tiny-cpu-tp1pp2.yaml", Recipe), site, 2)
-    asked = point_resources(plan, site, kept_out)["slurm_extra"]
+    asked = point_resources(plan, site, named, kept_out)["slurm_extra"]
     assert asked == f"--ntasks-per-node=1 --exclusive {words}".strip()

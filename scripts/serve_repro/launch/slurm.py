@@ -47,9 +47,9 @@ def allocation() -> Allocation:
             remedy="snakemake --profile slurm ...",
         )
     # Inside a job, SLURM_JOB_NODELIST may be that of a step, or missing: ask for the job's own.
-    asked = _ask(["squeue", "--noheader", "--job", job_id, "--format", "%N|%S|%e"])
+    asked = ask(["squeue", "--noheader", "--job", job_id, "--format", "%N|%S|%e"])
     nodelist, start, end = asked.split("|")
-    nodes = _ask(["scontrol", "show", "hostnames", nodelist]).split()
+    nodes = ask(["scontrol", "show", "hostnames", nodelist]).split()
     limited = end and end not in ("NONE", "N/A")
     ends = datetime.fromisoformat(end) if limited else None
     return Allocation(job_id, nodes, datetime.fromisoformat(start), ends)
@@ -66,11 +66,15 @@ def job_record(job_id: str) -> str:
     Raises:
         UserError: Slurm does not answer.
     """
-    return _ask(["scontrol", "show", "job", "--details", job_id])
+    return ask(["scontrol", "show", "job", "--details", job_id])
 
 
-def _ask(words: list[str]) -> str:
-    """Slurm's answer; a controller that is busy or just restarts fails or says nothing for a while."""
+def ask(words: list[str]) -> str:
+    """Slurm's answer; a controller that is busy or just restarts fails or says nothing for a while.
+
+    Raises:
+        UserError: it goes on to do so.
+    """
     problem = ""
     for _ in range(_ATTEMPTS):
         try:

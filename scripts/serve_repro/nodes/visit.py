@@ -19,7 +19,7 @@ from serve_repro.launch.slurm import slurm_environment
 from serve_repro.nodes.checks import Check, check_node
 from serve_repro.nodes.facts import facts_from
 from serve_repro.plan.bindings import fill_all
-from serve_repro.plan.model import Plan
+from serve_repro.plan.model import NodeNeeds, Plan
 
 PROBE = Path(__file__).parents[2] / "probe_node.py"
 LIMIT_S = 30.0
@@ -55,26 +55,43 @@ class Visit(NamedTuple):
         }
 
 
+class Look(NamedTuple):
+    """What is looked for, and how the look gets to a node."""
+
+    needs: NodeNeeds
+    cache_root: str | None
+    prefix: list[str]
+    """Words that bring a command to ${NODE}."""
+    environment: dict[str, str]
+    """What these words need beside the clean environment."""
+
+
 def visit_all(plan: Plan, nodes: list[str], values: Mapping[str, str]) -> list[Visit]:
+    """Visit each node of a point once, the way its rank will be started there."""
+    look = Look(plan.needs, plan.cache_root, plan.ranks[0].prefix, slurm_environment())
+    return look_at_all(look, nodes, values)
+
+
+def look_at_all(look: Look, nodes: list[str], values: Mapping[str, str]) -> list[Visit]:
     """Visit each node once, all at the same time."""
     different = list(dict.fromkeys(nodes))
     with ThreadPoolExecutor(len(different)) as pool:
-        return list(pool.map(lambda node: visit(plan, node, values), different))
+        return list(pool.map(lambda node: visit(look, node, values), different))
 
 
-def visit(plan: Plan, node: str, values: Mapping[str, str]) -> Visit:
-    """Visit one node the way its rank will be started there."""
-    listing = plan.needs.containers
+def visit(look: Look, node: str, values: Mapping[str, str]) -> Visit:
+    """Visit one node."""
+    listing = look.needs.containers
     needs = {
-        "folders": [*FOLDERS, *([plan.cache_root] if plan.cache_root else [])],
+        "folders": [*FOLDERS, *([look.cache_root] if look.cache_root else [])],
         "containers": listing and fill_all(listing.argv, values),
     }
-    prefix = fill_all(plan.ranks[0].prefix, {**values, "NODE": node})
+    prefix = fill_all(look.prefix, {**values, "NODE": node})
     with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         try:
             probe = subprocess.Popen(
                 [*prefix, sys.executable, str(PROBE), json.dumps(needs)],
-                env=clean_environment() | slurm_environment(),
+                env=clean_environment() | look.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -98,7 +115,7 @@ def visit(plan: Plan, node: str, values: Mapping[str, str]) -> Visit:
         finally:
             timer.cancel()
             _end(probe)
-    return Visit(node, check_node(plan.needs, facts), clock, facts._asdict())
+    return Visit(node, check_node(look.needs, facts), clock, facts._asdict())
 
 
 def measure_clock(ask: IO[str], answer: IO[str]) -> Clock:

@@ -40,7 +40,7 @@ def make_plan(recipe: Recipe, site: Site, concurrency: int) -> model.Plan:
         runtime=site.runtime,
         runner=site.runner,
         cache_root=site.cache_root,
-        nodes=site.nodes,
+        nodes=site.nodes or [],
         patches=recipe.patches,
         topology=_topology(recipe, site),
         memory=_memory(recipe, site),
@@ -77,7 +77,7 @@ def _check_fit(recipe: Recipe, site: Site, concurrency: int) -> None:
             found=concurrency,
         )
     needed = sizes.server_ranks(recipe.topology, site.accelerators.per_node)
-    if site.runner == "srun" and len(site.nodes) < needed:
+    if site.runner == "srun" and site.nodes is not None and len(site.nodes) < needed:
         raise UserError(
             f"recipe {recipe.name} needs more nodes than the site names",
             where=f"config/sites/{site.name}.yaml: nodes",

@@ -154,7 +154,7 @@ class Plan(Strict):
     cache_root: str | None
     """Folder on each node that keeps compiled code between attempts; null: none is kept."""
     nodes: list[str]
-    """Nodes that may serve: as many as there are ranks, or more to choose from."""
+    """Nodes that may serve: as many as there are ranks, or more; empty: select_nodes chooses them."""
     patches: list[str]
     topology: Topology
     memory: Memory | None

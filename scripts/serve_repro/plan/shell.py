@@ -19,7 +19,7 @@ def render(plan: Plan) -> str:
         f"# {plan.topology.world_size} x {plan.topology.accelerator}, "
         f"TP{plan.topology.tensor_parallel} x PP{plan.topology.pipeline_parallel}, "
         f"{len(plan.ranks)} rank(s), {plan.runtime} on {plan.runner}, {plan.expect.validity} run",
-        f"# nodes: {' '.join(plan.nodes)}",
+        f"# nodes: {' '.join(plan.nodes) or 'select_nodes chooses them first'}",
     ]
     if plan.memory:
         lines.append(

@@ -55,7 +55,7 @@ def find_place(plan: Plan) -> Place:
             found=job.nodes,
         )
     strangers = sorted(set(job.nodes) - set(plan.nodes))
-    if strangers:
+    if strangers and plan.nodes:  # of chosen nodes, the receipts tell which they are
         raise UserError(
             "the job runs on nodes that the site does not name, so nothing is proven on them",
             where=where,

@@ -23,7 +23,7 @@ class Exclusion(Strict):
     """A node that must not be used, why, and until when."""
 
     node: str
-    """Host name."""
+    """Host name; where nodes are chosen, also many, as Slurm writes them (n[01-04,7])."""
     reason: str
     """Why."""
     until: date
@@ -151,8 +151,8 @@ class Site(Strict):
     """What a rank runs in: a pinned Python environment, or a container."""
     container: Container | None = None
     """How containers are started; needed unless runtime is process."""
-    nodes: Annotated[list[str], Field(min_length=1)]
-    """The nodes that serve, in rank order. runner local: [localhost]."""
+    nodes: Annotated[list[str], Field(min_length=1)] | None = None
+    """The nodes that serve, in rank order; local: [localhost]; null: chosen from slurm.partition."""
     excludes: list[Exclusion] = []
     """Nodes that must not be used."""
     dram_mib_per_node: Annotated[int, Field(ge=1)] | None = None
@@ -191,8 +191,13 @@ class Site(Strict):
         for root in [*self.shared_weight_roots, *filter(None, [self.download_weights_to])]:
             if root not in self.weight_roots:
                 raise ValueError(f"root {root} is not one of weight_roots {self.weight_roots}")
-        excluded = {entry.node for entry in self.excludes}
-        for node in self.nodes:
-            if node in excluded:
-                raise ValueError(f"node {node} stands in nodes and in excludes")
+        if self.nodes is None:
+            if self.slurm is None or self.slurm.partition is None:
+                raise ValueError("without 'nodes', they are chosen from slurm.partition: name it")
+            return self
+        for entry in self.excludes:
+            if "[" in entry.node or "," in entry.node:
+                raise ValueError(f"excludes: {entry.node} is many: where nodes are named, one by one")
+            if entry.node in self.nodes:
+                raise ValueError(f"node {entry.node} stands in nodes and in excludes")
         return self
