@@ -44,9 +44,9 @@ rule all:
 
 onsuccess:
     write_partial(SWEEP.points())
-    print(made_what(SWEEP.points()))
+    print(made_what(SWEEP.points(), SWEEP.evals()))
 
 
 onerror:
     write_partial(SWEEP.points())
-    print(what_failed(SWEEP.points()))
+    print(what_failed(SWEEP.points(), SWEEP.evals()))

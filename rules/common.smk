@@ -18,8 +18,7 @@ from serve_repro.errors import UserError
 from serve_repro.imports import sources
 from serve_repro.interpreter import put_own_python_first
 from serve_repro.messages import made_what, what_failed
-from serve_repro.result_paths import REPEAT
-from serve_repro.result_paths import run_of
+from serve_repro.result_paths import REPEAT, run_of
 from serve_repro.reuse.decide import decide
 from serve_repro.reuse.identity import identities_here
 from serve_repro.reuse.source import results_of
@@ -183,17 +182,25 @@ def traces_of(recipe):
     return f"resources/{kind}/traces/{dataset.name}/manifest.json"
 
 
-def proofs_elsewhere(point):
-    """What rules made for a point outside results/: traces' manifest and the client's proof."""
-    return [traces_of(run_of(Path(point)).recipe), ".envs/client/environment.json"]
+def is_evaluation(done):
+    """Whether a result is of an evaluation, not of a point."""
+    return Path(done).name == "eval.json"
 
 
-def documents_of(point):
-    """What people wrote for a point; the plan holds what counts of it, so no rule waits for them."""
+def proofs_elsewhere(done):
+    """What rules made outside results/ for a point or an evaluation: what is asked, and by whom."""
+    recipe = Path(done).parts[1]
+    asked = SWEEP.items(recipe) if is_evaluation(done) else traces_of(recipe)
+    client = "eval" if is_evaluation(done) else "client"
+    return [asked, f".envs/{client}/environment.json"]
+
+
+def documents_of(done):
+    """What people wrote for a result; its plan holds what counts of it, so no rule waits for them."""
     return [
-        f"config/recipes/{run_of(Path(point)).recipe}.yaml",
+        f"config/recipes/{Path(done).parts[1]}.yaml",
         f"config/sites/{SWEEP.site.name}.yaml",
-        "envs/client/lock.txt",
+        f"envs/{'eval' if is_evaluation(done) else 'client'}/lock.txt",
         "patches/series.yaml",
     ]
 

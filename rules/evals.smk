@@ -2,7 +2,7 @@
 
 OUTPUT  results/<recipe>/eval/<task>/plan.json
         results/<recipe>/eval/<task>/eval.json   a valid evaluation; its evidence is in attempts/ beside it
-        results/evals.csv                        a row a recipe that has the section `eval`
+        results/evals.csv                        a row a recipe that has the section `eval`, below its threshold or not
         resources/{made,hub}/items/<name>/manifest.json
 
 Nothing of it stands in the summary: a server for throughput may accept drafts at a set rate.

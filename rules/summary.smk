@@ -11,8 +11,10 @@ OUTPUT  results/summary.csv
 """
 
 OUTSIDE = {
-    point: [*proofs_elsewhere(point), *documents_of(point)] for point in SWEEP.points()
+    done: [*proofs_elsewhere(done), *documents_of(done)]
+    for done in [*SWEEP.points(), *SWEEP.evals()]
 }
+OUTSIDE_PROOFS = sorted({path for done in OUTSIDE for path in proofs_elsewhere(done)})
 
 
 rule summarise:
@@ -145,6 +147,8 @@ rule report:
         ],
         replays=SWEEP.points(),
         courses=[course_of(point) for point in SWEEP.points()],
+        evals=EVALS_TABLE,
+        evaluations=SWEEP.evals(),
         template="scripts/serve_repro/table/report.html.j2",
         program=program_files("report.py"),
     output:
@@ -163,6 +167,8 @@ rule report:
             --plots {input.plots:q} \
             --replays {input.replays:q} \
             --courses {input.courses:q} \
+            --evals {input.evals:q} \
+            --evaluations {input.evaluations:q} \
             --output {output:q} \
             --log {log:q}
         """
@@ -172,7 +178,9 @@ rule record_provenance:
     """Record which run made which file from which others, as an RO-Crate of the results folder."""
     input:
         replays=SWEEP.points(),
-        outside=sorted({path for at in SWEEP.points() for path in proofs_elsewhere(at)}),
+        evaluations=SWEEP.evals(),
+        evals=EVALS_TABLE,
+        outside=OUTSIDE_PROOFS,
         made=[
             "results/summary.csv",
             "results/verdict.csv",
@@ -195,6 +203,8 @@ rule record_provenance:
         r"""
         python scripts/record_provenance.py \
             --replays {input.replays:q} \
+            --evaluations {input.evaluations:q} \
+            --evals {input.evals:q} \
             --outside {params.outside:q} \
             --made {input.made:q} \
             --output {output:q} \

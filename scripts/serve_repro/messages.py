@@ -21,8 +21,13 @@ _COLUMNS = (
 )
 
 
-def made_what(points: list[str]) -> str:
-    """The table in short, and where everything lies."""
+def made_what(points: list[str], evals: list[str]) -> str:
+    """The table in short, what became of the evaluations, and where everything lies.
+
+    Args:
+        points: the points' replay.json.
+        evals: the evaluations' eval.json; empty if this run has none.
+    """
     summary = Path("results/summary.csv")
     if not summary.is_file():
         return ""
@@ -38,6 +43,8 @@ def made_what(points: list[str]) -> str:
     if held:
         told = f"{sum(held):.1f} s in {len(held)} points"
         lines += ["", f"nodes held before their server was started: {told}"]
+    if evals:
+        lines += ["", f"accuracy: {_accuracy(Path('results/evals.csv'), evals)}"]
     made = [
         ("table, one row a point", "results/summary.csv"),
         ("plot", "results/plots/throughput_against_interactivity.png"),
@@ -45,14 +52,16 @@ def made_what(points: list[str]) -> str:
         ("report to read or print", "results/report.html"),
         ("the points and their evidence", str(Path(points[0]).parents[1])),
     ]
+    if evals:
+        made.insert(3, ("accuracy, one row an evaluation", "results/evals.csv"))
     lines += ["", *(f"{path:<52} {what}" for what, path in made if Path(path).exists())]
     return "\n".join(["", *lines])
 
 
-def what_failed(points: list[str]) -> str:
-    """The last attempt of each point that has no result, with its reason."""
+def what_failed(points: list[str], evals: list[str]) -> str:
+    """The last attempt of each point and evaluation that has no result, with its reason."""
     lines = ["", "Finished points are kept; the next run goes on from them."]
-    for point in map(Path, points):
+    for point in map(Path, [*points, *evals]):
         attempts = sorted((point.parent / "attempts").glob("*/point.json"))
         if not point.is_file() and attempts:
             last = read_json(attempts[-1])
@@ -62,6 +71,19 @@ def what_failed(points: list[str]) -> str:
                 lines.append(f"  evidence: {attempts[-1].parent}")
     lines.append("All points with status and reason: results/summary.partial.csv")
     return "\n".join(lines)
+
+
+def _accuracy(table: Path, evals: list[str]) -> str:
+    """One line of evals.csv, which a run for the summary alone does not make."""
+    if not table.is_file():
+        return "not evaluated in this run"
+    with table.open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    if sorted(row["recipe"] for row in rows) != sorted(Path(done).parts[1] for done in evals):
+        return "not evaluated in this run; results/evals.csv is of another"
+    failed = [row for row in rows if row["outcome"] != "passed"]
+    told = f"{len(rows) - len(failed)} of {len(rows)} evaluations passed"
+    return "; ".join([told, *(f"{row['recipe']} {row['task']}: {row['reason']}" for row in failed)])
 
 
 def _short(text: str) -> str:

@@ -14,6 +14,7 @@ from serve_repro.image.environment import lock_digest
 from serve_repro.inferencex.labels import labels
 from serve_repro.nodes import choice, quarantine
 from serve_repro.patches.series import Patch, choose, read_series, set_id
+from serve_repro.patches.switches import switched, tables
 from serve_repro.plan.build import make_plan
 from serve_repro.plan.evaluation import make_evaluation_plan
 from serve_repro.plan.model import EvaluationPlan, Plan, read_plan
@@ -53,7 +54,9 @@ class Sweep:
             for path in sorted((base / "config" / "published").glob("*.yaml"))
         }
         self._series = read_series(base / "patches")
-        self._switch_patches()
+        self._changes = switched(self._series, self.recipes, self.settings.patches)
+        for name, changed in self._changes.items():
+            self.recipes[name] = self.recipes[name].model_copy(update=changed)
         for recipe in self.recipes.values():
             self._check_patches(recipe)
         self.plans = {
@@ -273,7 +276,7 @@ class Sweep:
 
     def tables(self, recipe: str) -> list[str]:
         """The patches whose rows are laid over the image's tuned GEMM table."""
-        return self._tables(self.recipes[recipe].patches)
+        return tables(self._series, self.recipes[recipe].patches)
 
     def tuned_gpu(self, recipe: str) -> list[str]:
         """[gfx, compute units] of the only GPU whose rows are kept; empty: those of all."""
@@ -331,40 +334,14 @@ class Sweep:
     def _chosen(self, recipe: Recipe) -> list[int]:
         return self.settings.concurrencies or recipe.concurrencies
 
-    def _switch_patches(self) -> None:
-        """Lay the settings' switches over the recipes' own lists of patches."""
-        switches = self.settings.patches
-        where = "config: patches"
-        choose(self._series, list(switches), where)
-        named = {name for recipe in self.recipes.values() for name in recipe.patches}
-        for name, on in switches.items():
-            if not on and name not in named:
-                raise UserError(f"no recipe of this run uses the patch {name}", where=where)
-        added = [name for name, on in switches.items() if on]
-        self._changes: dict[str, dict[str, Any]] = {}
-        for name, recipe in self.recipes.items() if switches else ():
-            kept = [patch for patch in recipe.patches if switches.get(patch, True)]
-            kept += [patch for patch in added if patch not in kept]
-            changed: dict[str, Any] = {"patches": kept}
-            if self._tables(recipe.patches) and not self._tables(kept):
-                changed["tuned_gemm"] = None  # the rows were switched off, and their table with them
-            self._changes[name] = changed
-        for name, changed in self._changes.items():
-            self.recipes[name] = self.recipes[name].model_copy(update=changed)
-
-    def _tables(self, ids: list[str]) -> list[str]:
-        """Those of the patches that bring rows for the tuned GEMM table."""
-        tables = {patch.id for patch in self._series.patches if patch.table is not None}
-        return [name for name in ids if name in tables]
-
     def _check_patches(self, recipe: Recipe) -> None:
-        tables = self.tables(recipe.name)
-        if bool(tables) != (recipe.tuned_gemm is not None):
+        found = self.tables(recipe.name)
+        if bool(found) != (recipe.tuned_gemm is not None):
             raise UserError(
                 "rows for the tuned GEMM table come by patches of kind data, and 'tuned_gemm' with them",
                 where=f"config/recipes/{recipe.name}.yaml: tuned_gemm",
                 expected="the section, if and only if one of the patches has a table",
-                found=f"{tables or 'no such patch'}, {'a' if recipe.tuned_gemm else 'no'} section",
+                found=f"{found or 'no such patch'}, {'a' if recipe.tuned_gemm else 'no'} section",
             )
 
     def _check_overrides(self) -> None:

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from serve_repro.client.series import Series
-from serve_repro.draw import concurrency, course, interactivity
-from serve_repro.recipe.load import parse
-from serve_repro.recipe.published import Published
-from serve_repro.table.report import SHOWN, render
-from serve_repro.table.verdict import verdicts
+from .made_report import evaluation, make_report
 
 REQUIRED = os.environ.get("SERVE_REPRO_REQUIRE_BROWSER") == "1"
-PUBLISHED: dict[str, Any] = {
-    "name": "theirs",
-    "title": "What they printed",
-    "url": "https://example.org/1",
-    "commit": None,
-    "recipe": "big",
-    "note": "A note.",
-    "conditions": {"gpus": 16},
-    "bands": {"reproduced_percent": 5, "close_percent": 10},
-    "values": [
-        {"concurrency": 16, "metric": "total_tput_tok_s_gpu", "value": 2000},
-        {"concurrency": 20, "metric": "ttft_p50_ms", "value": 1000},
-        {"concurrency": 24, "metric": "ttft_p50_ms", "value": 1000},
-    ],
-}
 
 
 @pytest.fixture(scope="module")
@@ -55,32 +33,14 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of two points of a made recipe: one value reproduced, one not, one missing."""
-    folder = tmp_path_factory.mktemp("report")
-    columns = {column for panel in concurrency.PANELS for column in panel.columns.values()}
-    rows = [
-        dict.fromkeys([*SHOWN, *columns], 1.0)
-        | {"recipe": "big", "site": "there", "validity": "submission", "status": "valid"}
-        | {"gpus": 16, "accelerator": "mi355x", "concurrency": conc, "requests": 100}
-        | {"total_tput_tok_s_gpu": 2010.0, "interactivity_p50_tok_s_user": 40.0, "ttft_p50_ms": 1500.0}
-        for conc in (16, 20)
-    ]
-    table, published = pd.DataFrame(rows), [parse(PUBLISHED, Published, "here")]
-    plots = [folder / "interactivity.svg", folder / "concurrency.svg"]
-    interactivity.draw(table, published, plots[0])
-    concurrency.draw(table, published, plots[1])
-    points = {}
-    for conc in (16, 20):
-        replay, picture = folder / f"{conc}.json", folder / f"{conc}.svg"
-        gates = [{"gate": "window", "outcome": "pass", "seen": "1800 s <of> 1800"}]
-        point = {"recipe": "big", "concurrency": conc, "gates": gates, "identity": {"plan": "sha256:ab"}}
-        replay.write_text(json.dumps(point), encoding="utf-8")
-        course.draw("big", {"vllm:num_requests_running": Series([0.5, 1.5], [1.0, 2.0])}, picture)
-        points[replay] = picture
-    html = folder / "report.html"
-    html.write_text(
-        render(table, verdicts(table, published), published, plots, points), encoding="utf-8"
-    )
-    return html
+    return make_report(tmp_path_factory.mktemp("report"), (16, 20), 1, [])
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of six points of three runs each, and two evaluations, one below its threshold."""
+    evaluated = [evaluation("big", 0.31), evaluation("small", 0.95)]
+    return make_report(tmp_path_factory.mktemp("repeated"), (1, 4, 8, 16, 20, 32), 3, evaluated)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -123,6 +83,61 @@ def test_on_paper_every_point_is_open(browser: Browser, page: Path) -> None:
 
 
 def test_the_same_numbers_give_the_same_pictures(page: Path, tmp_path: Path) -> None:
-    again = tmp_path / "20.svg"
-    course.draw("big", {"vllm:num_requests_running": Series([0.5, 1.5], [1.0, 2.0])}, again)
-    assert again.read_bytes() == (page.parent / "20.svg").read_bytes()
+    again = make_report(tmp_path, (16, 20), 1, []).parent
+    for picture in page.parent.rglob("*.svg"):
+        assert (again / picture.relative_to(page.parent)).read_bytes() == picture.read_bytes()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_failed_evaluation_stands_in_the_first_lines(
+    browser: Browser, repeated: Path, width: int
+) -> None:
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(repeated.as_uri())
+    headlines = opened.locator(".headline").all_inner_texts()
+    assert headlines[1] == "1 of 2 accuracy evaluations passed; 1 failed"
+    bottom = opened.locator("li", has_text="strict-match 0.31 is below 0.9").first.bounding_box()
+    assert bottom is not None
+    assert bottom["y"] < 500
+    told = opened.locator("table.accuracy tbody tr")
+    assert [text.split()[-1] for text in told.all_inner_texts()] == [
+        *("passed", "failed", "passed", "passed"),
+    ]
+    assert opened.locator("summary", has_text="big, accuracy, gsm8k").count() == 1
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.close()
+
+
+def test_repeats_are_told_as_their_mean_with_its_spread_and_each_by_its_run(
+    browser: Browser, repeated: Path
+) -> None:
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.goto(repeated.as_uri())
+    means, runs = opened.locator("tbody").nth(1), opened.locator("details.runs")
+    assert means.locator("tr").count() == 6
+    fourth = means.locator("tr").nth(3)
+    assert fourth.locator("[data-name=runs]").inner_text() == "3"
+    assert "2,003" in fourth.locator("[data-name='total tok/s/GPU']").inner_text()
+    assert "CV 1.8 %" in fourth.locator("[data-name='total tok/s/GPU']").inner_text()
+    assert runs.locator("tbody tr").count() == 18
+    judged = opened.locator("tbody").first.locator("tr").first
+    assert judged.locator("[data-name=runs]").inner_text() == "3"
+    titles = opened.locator("summary", has_text="concurrency 20").all_inner_texts()
+    assert [title.partition(":")[0] for title in titles] == [
+        f"big, concurrency 20, run {run}" for run in (1, 2, 3)
+    ]
+    # No table is cut off, on a desk or on paper.
+    for media, width in (("screen", 1280), ("print", 1032)):
+        opened.set_viewport_size({"width": width, "height": 900})
+        opened.emulate_media(media=media)  # type: ignore[arg-type]
+        over = "Array.from(document.querySelectorAll('.wide'), e => e.scrollWidth - e.clientWidth)"
+        assert max(opened.evaluate(over)) <= 0, media
+    opened.close()
+
+
+def test_without_evaluations_or_repeats_nothing_is_said_of_them(page: Path) -> None:
+    told = page.read_text(encoding="utf-8")
+    assert "accurate" not in told
+    assert "evaluation" not in told
+    assert "CV:" not in told
+    assert ", run 1" not in told

@@ -182,3 +182,30 @@ def write_point(folder: Path) -> tuple[Path, Path]:
     replay = folder / "replay.json"
     replay.write_text(json.dumps(point), encoding="utf-8")
     return replay, attempt
+
+
+def write_evaluation(results: Path, lowest: float) -> Path:
+    """A valid evaluation of the recipe tiny with a threshold of 0.9; returns its eval.json."""
+    folder = results / "tiny/eval/gsm8k"
+    artifacts = folder / "attempts/20260101T000001Z/client/artifacts/served"
+    artifacts.mkdir(parents=True)
+    scores = {"exact_match,strict-match": lowest, "exact_match,flexible-extract": 0.97}
+    export = {"results": {"served_gsm8k": scores}, "n-shot": {"served_gsm8k": 5}}
+    (artifacts / "results_1.json").write_text(json.dumps(export), encoding="utf-8")
+    sample = {"doc_id": 0, "doc": {"question": "1 + 1?"}, "resps": [["#### 2"]]}
+    (artifacts / "samples_served_gsm8k_1.jsonl").write_text(json.dumps(sample), encoding="utf-8")
+    accuracy = {"threshold": 0.9, "rejection": "block"}
+    (folder / "plan.json").write_text(json.dumps({"accuracy": accuracy}), encoding="utf-8")
+    done = {
+        "recipe": "tiny",
+        "site": "here",
+        "status": "valid",
+        "validity": "submission",
+        "started": "2026-01-01T00:00:01+00:00",
+        "nodes": ["n0"],
+        "attempt": "attempts/20260101T000001Z",
+        "gates": [{"gate": "scored", "outcome": "pass", "seen": "x"}],
+        "identity": dict.fromkeys(IDENTITY, "sha256:" + "a" * 64),
+    }
+    (folder / "eval.json").write_text(json.dumps(done), encoding="utf-8")
+    return folder / "eval.json"

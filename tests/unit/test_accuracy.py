@@ -20,7 +20,9 @@ from serve_repro.plan.model import EvaluationPlan, read_evaluation
 from serve_repro.recipe.load import load
 from serve_repro.recipe.recipe import Recipe
 from serve_repro.recipe.site import Site
+from serve_repro.table.evals import row
 
+from .attempts import write_evaluation
 from .plans import plan_of
 
 BASE = Path(__file__).parents[2]
@@ -82,7 +84,7 @@ def test_what_is_right_passes() -> None:
         ({"after": GOOD.after | {FINISHED: 10}}, {"requests": "fail"}),
         ({"after": GOOD.after | {DRAFTS: 10}}, {"drafted": "fail"}),
         ({"after": {}}, {"requests": "unknown", "drafted": "unknown"}),
-        ({"answers": GOOD.answers._replace(scores={})}, {"score": "unknown"}),
+        ({"answers": GOOD.answers._replace(scores={})}, {"scored": "unknown"}),
         ({"answers": GOOD.answers._replace(items=7)}, {"answered": "fail"}),
         ({"answers": GOOD.answers._replace(distinct=7)}, {"answered": "fail"}),
         ({"answers": GOOD.answers._replace(few_shot=0)}, {"answered": "fail"}),
@@ -94,11 +96,22 @@ def test_each_fault_has_its_gate(change: dict[str, Any], gates: dict[str, str]) 
     assert outcomes(GOOD._replace(**change)) == gates
 
 
-@pytest.mark.parametrize(("lowest", "bad"), [(0.9, {}), (0.8999, {"score": "fail"})])
-def test_every_score_must_reach_the_threshold(lowest: float, bad: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("lowest", "outcome", "reason"),
+    [(0.9, "passed", ""), (0.8999, "failed", "exact_match strict-match 0.8999 is below 0.9")],
+)
+def test_every_score_must_reach_the_threshold(
+    tmp_path: Path, lowest: float, outcome: str, reason: str
+) -> None:
+    told = row(write_evaluation(tmp_path / "results", lowest))
+    assert (told["outcome"], told["reason"]) == (outcome, reason)
+    assert (told["status"], told["gates_passed"], told["gates_total"]) == ("valid", 1, 1)
+    assert told["exact_match_strict_match"] == lowest
+
+
+def test_a_score_below_the_threshold_is_a_result_and_not_an_invalid_run() -> None:
     plan = PLAN.model_copy(update={"accuracy": PLAN.accuracy.model_copy(update={"threshold": 0.9})})
-    scores = {"strict-match": lowest, "flexible-extract": 0.97}
-    assert outcomes(GOOD._replace(answers=GOOD.answers._replace(scores=scores)), plan) == bad
+    assert outcomes(GOOD, plan) == {}
 
 
 def test_a_server_that_was_not_told_how_accepts_in_vllms_default_way() -> None:

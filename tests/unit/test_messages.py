@@ -11,6 +11,7 @@ import pytest
 from serve_repro.documents import write_json
 from serve_repro.messages import made_what, what_failed
 
+EVALS = ["results/tiny/eval/gsm8k/eval.json"]
 POINTS = [f"results/tiny/conc{level}/replay.json" for level in (1, 2)]
 ROW = {
     "recipe": "tiny",
@@ -47,12 +48,12 @@ def put_attempt(point: str, name: str, **content: Any) -> None:
 
 
 def test_without_a_summary_there_is_nothing_to_tell() -> None:
-    assert made_what(POINTS) == ""
+    assert made_what(POINTS, []) == ""
 
 
 def test_the_table_is_told_with_rounded_numbers_under_its_headings() -> None:
     put_summary(ROW, ROW | {"concurrency": "12", "requests": "345"})
-    lines = made_what(POINTS).splitlines()
+    lines = made_what(POINTS, []).splitlines()
     assert lines[1].split("  ")[0] == "recipe"
     assert "total tok/s/GPU" in lines[1]
     assert "1,514.5" in lines[2]
@@ -64,25 +65,25 @@ def test_the_table_is_told_with_rounded_numbers_under_its_headings() -> None:
 
 def test_repeats_are_told_apart_where_there_are_some() -> None:
     put_summary(ROW, ROW | {"repeat": "2"})
-    heading, first, second = made_what(POINTS).splitlines()[1:4]
+    heading, first, second = made_what(POINTS, []).splitlines()[1:4]
     column = heading.index("run ")
     assert (first[column], second[column]) == ("1", "2")
 
 
 def test_only_files_that_were_made_are_named() -> None:
     put_summary(ROW)
-    told = made_what(POINTS)
+    told = made_what(POINTS, [])
     assert "results/summary.csv" in told
     assert "results/report.html" not in told
     Path("results/report.html").touch()
-    assert "results/report.html" in made_what(POINTS)
+    assert "results/report.html" in made_what(POINTS, [])
     assert any(line.split()[0] == "results/tiny" for line in told.splitlines() if line.strip())
 
 
 def test_a_failed_point_is_told_with_its_reason_and_its_evidence() -> None:
     put_attempt(POINTS[0], "20260101T000000Z", status="failed", reason="an older reason")
     put_attempt(POINTS[0], "20260102T000000Z", status="failed", reason="rank 1 ended by exit code 3")
-    told = what_failed(POINTS)
+    told = what_failed(POINTS, [])
     assert "results/tiny/conc1: failed: rank 1 ended by exit code 3" in told
     assert "evidence: results/tiny/conc1/attempts/20260102T000000Z" in told
     assert "an older reason" not in told
@@ -92,20 +93,48 @@ def test_a_failed_point_is_told_with_its_reason_and_its_evidence() -> None:
 def test_a_point_with_a_result_has_not_failed() -> None:
     put_attempt(POINTS[0], "20260101T000000Z", status="failed", reason="an older reason")
     write_json(Path(POINTS[0]), {})
-    assert "conc1" not in what_failed(POINTS)
+    assert "conc1" not in what_failed(POINTS, [])
 
 
 def test_a_valid_last_attempt_is_an_older_run_and_no_reason() -> None:
     """A forced point whose new run ended before its attempt began."""
     put_attempt(POINTS[0], "20260101T000000Z", status="valid", reason="")
-    assert "conc1" not in what_failed(POINTS)
+    assert "conc1" not in what_failed(POINTS, [])
 
 
 def test_it_always_says_that_finished_points_are_kept() -> None:
-    assert "Finished points are kept" in what_failed(POINTS)
+    assert "Finished points are kept" in what_failed(POINTS, [])
 
 
 def test_an_attempt_that_was_killed_before_it_could_write_does_not_hide_the_message() -> None:
     (Path(POINTS[0]).parent / "attempts/20260103T000000Z").mkdir(parents=True)
     put_attempt(POINTS[0], "20260102T000000Z", status="invalid", reason="tokens fail")
-    assert "conc1: invalid: tokens fail" in what_failed(POINTS)
+    assert "conc1: invalid: tokens fail" in what_failed(POINTS, [])
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("tiny,gsm8k,passed,", "accuracy: 1 of 1 evaluations passed"),
+        (
+            "tiny,gsm8k,failed,x is below 0.9",
+            "accuracy: 0 of 1 evaluations passed; tiny gsm8k: x is below 0.9",
+        ),
+        ("other,gsm8k,passed,", "accuracy: not evaluated in this run; results/evals.csv is of another"),
+        (None, "accuracy: not evaluated in this run"),
+    ],
+)
+def test_accuracy_is_told_in_one_line_where_a_recipe_has_an_evaluation(
+    row: str | None, told: str
+) -> None:
+    put_summary(ROW)
+    if row is not None:
+        Path("results/evals.csv").write_text(f"recipe,task,outcome,reason\n{row}\n", encoding="utf-8")
+    assert told in made_what(POINTS, EVALS).splitlines()
+    assert "accuracy" not in made_what(POINTS, [])
+
+
+def test_an_evaluation_without_a_result_is_told_with_its_reason() -> None:
+    put_attempt(EVALS[0], "20260101T000000Z", status="failed", reason="rank 0 ended by exit code 3")
+    told = what_failed(POINTS, EVALS)
+    assert "results/tiny/eval/gsm8k: failed: rank 0 ended by exit code 3" in told

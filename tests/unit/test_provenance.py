@@ -10,12 +10,12 @@ import pytest
 
 from serve_repro.documents import file_sha256
 from serve_repro.errors import UserError
-from serve_repro.provenance.crate import NAME, Point, write_crate
+from serve_repro.provenance.crate import NAME, Made, Measured, write_crate
 from serve_repro.provenance.digest import secrets_of, sha256_without
 from serve_repro.source import short, workflow_source
 from serve_repro.table.rows import row
 
-from .attempts import write_point
+from .attempts import write_evaluation, write_point
 
 SOURCE = {"commit": "c" * 40, "changed": ["scripts/x.py"]}
 
@@ -39,10 +39,14 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("results")
 
 
-def record(results: Path, secrets: dict[str, bytes] | None = None) -> dict[str, dict[str, Any]]:
+def record(
+    results: Path, secrets: dict[str, bytes] | None = None, evals: list[Path] | None = None
+) -> dict[str, dict[str, Any]]:
     """The crate's entities by id."""
-    point = Point(results / "tiny/conc2/replay.json", [Path("lock.txt")])
-    write_crate(results, [point], [results / "summary.csv"], secrets or {}, "https://example.org/l")
+    point = Measured(results / "tiny/conc2/replay.json", [Path("lock.txt")])
+    evaluations = [Measured(path, [Path("lock.txt")]) for path in evals or []]
+    made = Made([results / "summary.csv"], [results / "evals.csv"] if evals else [])
+    write_crate(results, [point], evaluations, made, secrets or {}, "https://example.org/l")
     graph = json.loads((results / NAME).read_text(encoding="utf-8"))["@graph"]
     return {entity["@id"]: entity for entity in graph}
 
@@ -61,6 +65,24 @@ def test_a_row_leads_to_every_file_that_made_it(results: Path) -> None:
     workflow = found[measured["instrument"]["@id"]]
     assert workflow["softwareVersion"] == SOURCE["commit"]
     assert "scripts/x.py" in workflow["description"]
+
+
+def test_an_evaluation_leads_to_every_file_that_made_it(results: Path) -> None:
+    done = write_evaluation(results, 0.5)
+    (results / "evals.csv").write_text("recipe\ntiny\n", encoding="utf-8")
+    found = record(results, evals=[done])
+    gathered, summarised = found["#gather-evals"], found["#summarise"]
+    assert _list(gathered, "object") == [{"@id": "tiny/eval/gsm8k/eval.json"}]
+    assert _list(gathered, "result") == [{"@id": "evals.csv"}]
+    assert {"@id": "evals.csv"} in _list(summarised, "object")
+    evaluated = found["#tiny-eval-gsm8k-20260101T000001Z"]
+    stood_on = {entry["@id"] for entry in _list(evaluated, "object")}
+    assert {"tiny/eval/gsm8k/plan.json", "tiny/weights/nodes/n0.json"} < stood_on
+    made = {entry["@id"] for entry in _list(evaluated, "result")}
+    evidence = "tiny/eval/gsm8k/attempts/20260101T000001Z/client/artifacts/served"
+    assert {f"{evidence}/results_1.json", f"{evidence}/samples_served_gsm8k_1.jsonl"} < made
+    assert len(_list(found["./"], "mentions")) == 4
+    assert "#gather-evals" not in record(results)
 
 
 def test_every_file_is_there_with_its_hash(results: Path) -> None:

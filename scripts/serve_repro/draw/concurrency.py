@@ -46,6 +46,8 @@ def draw(table: pd.DataFrame, published: list[Published], target: Path) -> None:
     """
     recipes = sorted(set(table["recipe"]))
     with drawn(target, 9, 9) as figure:
+        if table.duplicated(["recipe", "concurrency"]).any():
+            figure.suptitle("lines: mean of a point's runs; dots: each run", fontsize=10)
         for axes, panel in zip(figure.subplots(3, 2).flat, PANELS, strict=True):
             for style, recipe in zip(STYLES * len(recipes), recipes, strict=False):
                 # Repeats of a point: the line goes through their mean, each stands as a dot.

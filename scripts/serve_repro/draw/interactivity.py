@@ -1,4 +1,7 @@
-"""The field's plot: throughput per accelerator against interactivity, one line a recipe."""
+"""The field's plot: throughput per accelerator against interactivity, one line a recipe.
+
+Where a point was measured several times the line goes through the means, and each run is a small dot.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from serve_repro.draw.figure import drawn
+from serve_repro.draw.figure import COLOURS, drawn
 from serve_repro.recipe.published import Published
 
 X, Y = "interactivity_p50_tok_s_user", "total_tput_tok_s_gpu"
@@ -23,10 +26,18 @@ def draw(table: pd.DataFrame, published: list[Published], target: Path) -> None:
     """
     with drawn(target, 7, 4.5) as figure:
         axes = figure.subplots()
-        for recipe, points in table.sort_values("concurrency").groupby("recipe"):
-            axes.plot(points[X], points[Y], marker="o", label=str(recipe))
-            for _, point in points.iterrows():
-                _label(axes, point[X], point[Y], point["concurrency"])
+        for number, (recipe, runs) in enumerate(table.groupby("recipe")):
+            colour = COLOURS[number % len(COLOURS)]
+            points = runs.groupby("concurrency")[[X, Y]].mean()
+            repeated = len(runs) > len(points)
+            label = f"{recipe}, mean of runs" if repeated else str(recipe)
+            axes.plot(points[X], points[Y], marker="o", color=colour, label=label)
+            if repeated:
+                axes.plot(
+                    runs[X], runs[Y], "o", color=colour, alpha=0.45, markersize=4, label="each run"
+                )
+            for concurrency, point in points.iterrows():
+                _label(axes, point[X], point[Y], concurrency)
         theirs = [(x, y, conc) for entry in published for x, y, conc in both(entry)]
         if theirs:
             xs, ys, _ = zip(*theirs, strict=True)
@@ -49,7 +60,7 @@ def both(entry: Published) -> list[tuple[float, float, int]]:
     return [(at[X], at[Y], conc) for conc, at in sorted(found.items()) if X in at and Y in at]
 
 
-def _label(axes: Axes, x: float, y: float, concurrency: int) -> None:
+def _label(axes: Axes, x: float, y: float, concurrency: object) -> None:
     axes.annotate(f"conc {concurrency}", (x, y), textcoords="offset points", xytext=(6, 6), fontsize=9)
 
 

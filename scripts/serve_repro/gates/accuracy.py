@@ -1,4 +1,4 @@
-"""Gates of an accuracy evaluation: what was asked, of which server, and what it reached."""
+"""Gates of an accuracy evaluation: what was asked, of which server, and that it was scored."""
 
 from __future__ import annotations
 
@@ -99,17 +99,16 @@ def drafted(plan: EvaluationPlan, evidence: AccuracyEvidence) -> Result:
     return result("drafted", drafts > 0, f"acceptance length {length:.3f} in {drafts:.0f} drafts")
 
 
-def score(plan: EvaluationPlan, evidence: AccuracyEvidence) -> Result:
-    """Every exact_match reaches the recipe's threshold."""
+def scored(plan: EvaluationPlan, evidence: AccuracyEvidence) -> Result:
+    """The answers have a score. Which one is the result, not whether the evaluation is valid."""
     scores = evidence.answers.scores
     if not scores:
-        return result("score", None, "the client exports no exact_match")
+        return result("scored", None, "the client exports no exact_match")
     told = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-    good = all(value >= plan.accuracy.threshold for value in scores.values())
-    return result("score", good, f"exact_match {told}; threshold {plan.accuracy.threshold:g}")
+    return result("scored", True, f"exact_match {told}; threshold {plan.accuracy.threshold:g}")
 
 
-GATES = (answered, requests, rejection, drafted, score)
+GATES = (answered, requests, rejection, drafted, scored)
 """Gates of its own, told before those that every server must pass."""
 
 

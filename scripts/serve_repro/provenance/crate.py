@@ -1,8 +1,8 @@
 """The record of one summary as an RO-Crate: which run made which file from which others.
 
-Each point is a CreateAction whose objects are its plan and proofs and whose results are its
-artifacts; one more made the tables, pictures and the page from the points. See the Process Run
-Crate profile, https://w3id.org/ro/wfrun/process/0.5.
+Each point, and each accuracy evaluation, is a CreateAction whose objects are its plan and proofs and
+whose results are its artifacts; one more made the tables, pictures and the page from them. See the
+Process Run Crate profile, https://w3id.org/ro/wfrun/process/0.5.
 """
 
 from __future__ import annotations
@@ -27,23 +27,39 @@ COPIES = "provenance/inputs"
 """Where files from outside the results folder are copied to."""
 
 
-class Point(NamedTuple):
-    """One valid point and what it stands on."""
+class Measured(NamedTuple):
+    """One valid point or evaluation, and what it stands on."""
 
-    replay: Path
+    result: Path
+    """Its replay.json or eval.json."""
     outside: list[Path]
     """Its inputs that lie outside the results folder: settings, traces' manifest, environments."""
 
 
+class Made(NamedTuple):
+    """What was computed from points and evaluations."""
+
+    of_points: list[Path]
+    """Tables, pictures and the page."""
+    of_evaluations: list[Path]
+    """The table of evaluations, which the page shows too."""
+
+
 def write_crate(
-    results: Path, points: list[Point], made: list[Path], secrets: Mapping[str, bytes], licence: str
+    results: Path,
+    points: list[Measured],
+    evaluations: list[Measured],
+    made: Made,
+    secrets: Mapping[str, bytes],
+    licence: str,
 ) -> ROCrate:
     """Write ro-crate-metadata.json into the results folder; small files from outside are copied there.
 
     Args:
         results: the results folder, root of the crate.
         points: the points of the summary.
-        made: tables, pictures and the page.
+        evaluations: the accuracy evaluations; most recipes have none.
+        made: what was computed from both.
         secrets: {variable: value} that must stand in no file.
         licence: address of the licence of the numbers.
 
@@ -54,23 +70,35 @@ def write_crate(
     crate.name = "LLM-serving benchmark points with their evidence"
     crate.description = "Points measured by serve-repro; each can be traced to every file that made it."
     crate.license = licence
-    started = [read_json(point.replay)["started"] for point in points]
-    # The newest point's time, not the clock's: the same results give the same record.
+    started = [read_json(done.result)["started"] for done in [*points, *evaluations]]
+    # The newest result's time, not the clock's: the same results give the same record.
     crate.root_dataset["datePublished"] = max(started)
     crate.root_dataset["conformsTo"] = crate.add(
         ContextEntity(crate, PROFILE, {"@type": "CreativeWork", "name": "Process Run Crate"})
     )
     listed = _Listed(crate, results, secrets)
-    actions = [_measured(crate, listed, point) for point in points]
-    results_of_points = [listed.file(point.replay) for point in points]
+    actions = [_point(crate, listed, point) for point in points]
+    actions += [_evaluation(crate, listed, evaluation) for evaluation in evaluations]
+    accuracy = [listed.file(path) for path in made.of_evaluations]
+    if evaluations:
+        actions.append(
+            _action(
+                crate,
+                "#gather-evals",
+                name="Gather the accuracy evaluations into a table",
+                instrument=_workflow(crate, None),
+                objects=[listed.file(evaluation.result) for evaluation in evaluations],
+                results=accuracy,
+            )
+        )
     actions.append(
         _action(
             crate,
             "#summarise",
             name="Compute the summary, verdict, pictures and page from the points",
             instrument=_workflow(crate, None),
-            objects=results_of_points,
-            results=[listed.file(path) for path in made],
+            objects=[*[listed.file(point.result) for point in points], *accuracy],
+            results=[listed.file(path) for path in made.of_points],
         )
     )
     crate.root_dataset["mentions"] = actions
@@ -106,19 +134,43 @@ class _Listed:
         return self._files[str(place)]
 
 
-def _measured(crate: ROCrate, listed: _Listed, point: Point) -> ContextEntity:
-    told = read_json(point.replay)
-    run, folder = run_of(point.replay), point.replay.parent
+def _point(crate: ROCrate, listed: _Listed, point: Measured) -> ContextEntity:
+    run = run_of(point.result)
     # Repeats of a point share its plan and proofs.
-    recipe = point.replay.parents[2 if run.repeat > 1 else 1]
+    recipe = point.result.parents[2 if run.repeat > 1 else 1]
     plan = recipe / f"conc{run.concurrency}" / "plan.json"
+    name = f"Measure {run.recipe} at concurrency {run.concurrency}, run {run.repeat}"
+    # Repeats may start in the same second, on other nodes.
+    kind = f"conc{run.concurrency}" + (f"-rep{run.repeat}" if run.repeat > 1 else "")
+    return _measured(crate, listed, point, kind, name, recipe, plan)
+
+
+def _evaluation(crate: ROCrate, listed: _Listed, evaluation: Measured) -> ContextEntity:
+    folder = evaluation.result.parent
+    recipe, task = folder.parents[1], folder.name
+    name = f"Evaluate {recipe.name} by {task}"
+    return _measured(crate, listed, evaluation, f"eval-{task}", name, recipe, folder / "plan.json")
+
+
+def _measured(
+    crate: ROCrate,
+    listed: _Listed,
+    done: Measured,
+    kind: str,
+    name: str,
+    recipe: Path,
+    plan: Path,
+) -> ContextEntity:
+    """One attempt, with the proofs of its recipe's folder."""
+    told = read_json(done.result)
     proofs = [
         path
         for part in ("weights", "image", "patches", "nodes")
         for path in sorted((recipe / part).rglob("*"))
         if path.is_file() and path.suffix != ".pyc" and not path.name.startswith(".")
     ]
-    evidence = sorted(path for path in (folder / told["attempt"]).rglob("*") if path.is_file())
+    attempt = done.result.parent / told["attempt"]
+    evidence = sorted(path for path in attempt.rglob("*") if path.is_file())
     stated = {
         "startTime": told["started"],
         "actionStatus": "http://schema.org/CompletedActionStatus",
@@ -130,11 +182,11 @@ def _measured(crate: ROCrate, listed: _Listed, point: Point) -> ContextEntity:
         stated["description"] = f"Measured in another checkout, and taken from there: {origin}"
     return _action(
         crate,
-        f"#{told['recipe']}-conc{run.concurrency}-{Path(told['attempt']).name}",
-        name=f"Measure {told['recipe']} at concurrency {told['concurrency']}",
+        f"#{told['recipe']}-{kind}-{attempt.name}",
+        name=name,
         instrument=_workflow(crate, told.get("workflow")),
-        objects=[listed.file(path) for path in [plan, *proofs, *point.outside]],
-        results=[listed.file(path) for path in [point.replay, *evidence]],
+        objects=[listed.file(path) for path in [plan, *proofs, *done.outside]],
+        results=[listed.file(path) for path in [done.result, *evidence]],
         stated=stated,
     )
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
 
 from serve_repro.documents import read_json
 from serve_repro.recipe.published import Published
+from serve_repro.result_paths import repeat_of
+from serve_repro.table.evals import METRIC
 
 SHOWN = {
     "concurrency": "conc",
@@ -30,6 +32,17 @@ SHOWN = {
     "reused_from": "reused from",
 }
 """Columns of the page's table and their headings."""
+SAME = ("concurrency", "validity")
+"""Those of them that are the same in all runs of a point; of the others the mean is told."""
+
+
+class Evaluations(NamedTuple):
+    """The accuracy evaluations that the page tells of; most recipes have none."""
+
+    tables: list[pd.DataFrame] = []
+    """evals.csv, if there is one."""
+    results: list[Path] = []
+    """Each eval.json, for its gates."""
 
 
 def render(
@@ -38,6 +51,7 @@ def render(
     published: list[Published],
     plots: list[Path],
     points: dict[Path, Path],
+    evaluations: Evaluations,
 ) -> str:
     """The page as text.
 
@@ -47,7 +61,10 @@ def render(
         published: the publications that it compares with, for their sources and notes.
         plots: SVGs of the whole table.
         points: each point's replay.json, for its gates, and the SVG of its course.
+        evaluations: without any, nothing is said of accuracy.
     """
+    evals = [row for rows in evaluations.tables for _, row in rows.iterrows()]
+    repeated = bool((table["repeat"] > 1).any())
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -59,8 +76,20 @@ def render(
         recipes=[_recipe(name, rows) for name, rows in table.groupby("recipe", sort=False)],
         publications=[_publication(entry, verdict) for entry in published],
         plots=[_picture(plot) for plot in plots],
-        points=[read_json(path) | {"course": _picture(course)} for path, course in points.items()],
+        accuracy=_accuracy(evals),
+        evaluations=[
+            read_json(path) | {"title": f"accuracy, {path.parent.name}"} for path in evaluations.results
+        ],
+        points=[
+            read_json(path) | {"title": _title(path, repeated), "course": _picture(course)}
+            for path, course in points.items()
+        ],
     )
+
+
+def _title(replay: Path, repeated: bool) -> str:
+    concurrency = f"concurrency {read_json(replay)['concurrency']}"
+    return f"{concurrency}, run {repeat_of(replay)}" if repeated else concurrency
 
 
 def _picture(svg: Path) -> str:
@@ -78,7 +107,10 @@ def _publication(entry: Published, verdict: pd.DataFrame) -> dict[str, Any]:
         "note": entry.note,
         "headline": f"{reproduced} of {len(own)} published values reproduced",
         "others": [f"{count} {name}" for name, count in counts.items() if name != "reproduced"],
-        "reasons": sorted({str(why) for why in own.loc[own["verdict"] != "reproduced", "why"]}),
+        "reasons": [
+            f"{name}: {'; '.join(rows['metric'] + ' at ' + rows['concurrency'].astype(str))} ({why})"
+            for (name, why), rows in own[own["verdict"] != "reproduced"].groupby(["verdict", "why"])
+        ],
         "rows": [
             {column: _cell(row[column]) for column in own.columns}
             | {"class": str(row["verdict"]).replace(" ", "-")}
@@ -89,12 +121,76 @@ def _publication(entry: Published, verdict: pd.DataFrame) -> dict[str, Any]:
 
 def _recipe(name: object, rows: pd.DataFrame) -> dict[str, Any]:
     shown = [column for column in SHOWN if rows[column].notna().any()]
+    headings = [SHOWN[column] for column in shown]
+    points = rows.groupby("concurrency", sort=False)
+    repeated = len(rows) > len(points)
+    if repeated:
+        told = {"headings": headings, "rows": [_means(shown, runs) for _, runs in points]}
+        told["headings"] = ["runs" if name == "status" else name for name in headings]
+        headings = [headings[0], "run", *headings[1:]]
+        shown = [shown[0], "repeat", *shown[1:]]
+    each = {
+        "headings": headings,
+        "rows": [[(_cell(row[column]), "") for column in shown] for _, row in rows.iterrows()],
+    }
     return {
         "name": name,
         "site": rows["site"].iloc[0],
         "smoke": bool((rows["validity"] == "smoke").any()),
-        "headings": [SHOWN[column] for column in shown],
-        "rows": [[_cell(row[column]) for column in shown] for _, row in rows.iterrows()],
+        "points": len(points),
+        "repeated": repeated,
+        "table": told if repeated else each,
+        "each": each if repeated else None,
+    }
+
+
+def _means(shown: list[str], runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """One point's cells: the mean over its runs, and under it how far they spread."""
+    cells = []
+    for column in shown:
+        known = runs[column].dropna()
+        if column == "status":
+            cells.append((str(len(runs)), ""))
+        elif column in SAME:
+            cells.append(("/".join(sorted({_cell(value) for value in known})), ""))
+        else:
+            few = f"{len(known)} of {len(runs)} runs" if len(known) < len(runs) else ""
+            mean = float(known.mean()) if len(known) else float("nan")
+            spread = f"CV {100 * known.std() / mean:.1f} %" if len(known) > 1 and mean else ""
+            cells.append((_cell(mean), ", ".join(filter(None, (spread, few)))))
+    return cells
+
+
+def _accuracy(evals: list[pd.Series[Any]]) -> dict[str, Any] | None:
+    """A row a score of evals.csv, and what became of the evaluations in one sentence."""
+    if not evals:
+        return None
+    failed = [row for row in evals if row["outcome"] != "passed"]
+    rows = [
+        {
+            "cells": {
+                "recipe": row["recipe"],
+                "task": row["task"],
+                "metric": name.replace("_", " "),
+                "value": f"{row[name]:.4f}",
+                "threshold": f"{row['threshold']:g}",
+                "questions": str(row["items"]),
+                "examples": str(row["few_shot"]),
+                "class": row["validity"],
+            },
+            "outcome": "failed" if row[name] < row["threshold"] else "passed",
+        }
+        for row in evals
+        for name in row.index
+        if name.startswith(METRIC) and pd.notna(row[name])
+    ]
+    return {
+        "headline": f"{len(evals) - len(failed)} of {len(evals)} accuracy evaluations passed"
+        + (f"; {len(failed)} failed" if failed else ""),
+        "failed": bool(failed),
+        "reasons": [f"{row['recipe']}, {row['task']}: {row['reason']}" for row in failed],
+        "smoke": any(row["validity"] == "smoke" for row in evals),
+        "rows": rows,
     }
 
 
