@@ -120,6 +120,8 @@ def test_repeats_are_told_as_their_mean_with_its_spread_and_each_by_its_run(
     assert "2,003" in fourth.locator("[data-name='total tok/s/GPU']").inner_text()
     assert "CV 1.8 %" in fourth.locator("[data-name='total tok/s/GPU']").inner_text()
     assert runs.locator("tbody tr").count() == 18
+    reused = means.locator("[data-name='reused from']").all_inner_texts()
+    assert sorted(reused) == [*[""] * 5, "1 of 3 runs"]
     judged = opened.locator("tbody").first.locator("tr").first
     assert judged.locator("[data-name=runs]").inner_text() == "3"
     titles = opened.locator("summary", has_text="concurrency 20").all_inner_texts()

@@ -151,6 +151,8 @@ def _means(shown: list[str], runs: pd.DataFrame) -> list[tuple[str, str]]:
         known = runs[column].dropna()
         if column == "status":
             cells.append((str(len(runs)), ""))
+        elif column == "reused_from":
+            cells.append((f"{len(known)} of {len(runs)} runs" if len(known) else "", ""))
         elif column in SAME:
             cells.append(("/".join(sorted({_cell(value) for value in known})), ""))
         else:
