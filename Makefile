@@ -12,7 +12,7 @@ PATHS := scripts tests benchmarks patches/hooks
 # snakefmt looks for shfmt on the PATH.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-end-to-end test-slurm nightly env lint lock slurm-up slurm-down slurm-demo
+.PHONY: demo test test-quick test-faults test-end-to-end test-slurm nightly env environments lint lock slurm-up slurm-down slurm-demo
 .DELETE_ON_ERROR:
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
@@ -20,16 +20,29 @@ SHELL := bash
 demo: env
 	@$(BIN)/snakemake --profile local
 
-# The end-to-end tests use the processors, those on Slurm mostly wait: they run side by side.
+# Three rows of tests side by side: real engines use the processors, the others wait much of their time.
 test: env lint
-	@$(BIN)/pytest tests/unit tests/plan tests/registry tests/report tests/containers
-	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=none test-slurm test-faults test-end-to-end
 
-test-end-to-end: env
-	@$(BIN)/pytest --verbose --no-header tests/end_to_end tests/faults tests/patches tests/targets 2>&1 | sed --unbuffered 's/^/real  | /'
+# The environments that serve and replay: with these here, tests and `make demo` need no network.
+environments: env
+	@$(BIN)/snakemake --profile local --quiet rules -- \
+	    .envs/client/environment.json .envs/serve-cpu/environment.json
+
+# told PREFIX PATHS: pytest, each line with a prefix, as several run at once.
+told = $(BIN)/pytest --verbose --no-header $(2) 2>&1 | sed --unbuffered 's/^/$(1) | /'
+
+test-quick: env
+	@$(call told,quick,tests/unit tests/plan tests/registry tests/report tests/containers)
+
+test-faults: environments test-quick
+	@$(call told,fault,tests/faults/test_faults.py tests/patches tests/targets)
+
+test-end-to-end: environments
+	@$(call told,real ,tests/end_to_end tests/faults/test_wrong_servers.py)
 
 test-slurm: env
-	@$(BIN)/pytest --verbose --no-header tests/slurm tests/cluster 2>&1 | sed --unbuffered 's/^/slurm | /'
+	@$(call told,slurm,tests/slurm tests/cluster)
 
 nightly: env
 	@$(BIN)/pytest -m "nightly or not nightly"

@@ -30,6 +30,7 @@ def sources(program: Path) -> tuple[str, ...]:
     return tuple(sorted(str(path) for path in seen))
 
 
+@cache  # programs share most of their files
 def _imported(path: Path) -> list[str]:
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -71,6 +71,7 @@ class Sweep:
         }
         self._check_shared_names()
         self._check_overrides()
+        self._locks: dict[str, str] = {}
 
     def points(self) -> list[str]:
         """Every point's file, in order, one for each of its repeats."""
@@ -297,7 +298,9 @@ class Sweep:
 
     def lock_digest(self, environment: str) -> str:
         """Identity of what an environment is to contain."""
-        return lock_digest(self.base / "envs" / environment)
+        if environment not in self._locks:  # every point asks
+            self._locks[environment] = lock_digest(self.base / "envs" / environment)
+        return self._locks[environment]
 
     def declared(self, recipe: str) -> str:
         """Identity of what people wrote here about all that a point stands on, but for its plan."""

@@ -127,7 +127,7 @@ def test_controller_restart_keeps_a_running_job(cluster: SlurmCluster) -> None:
     after = job(cluster, number)
     assert after["JobState"] == "RUNNING"
     assert (after["StartTime"], after["Restarts"]) == (before["StartTime"], "0")
-    wait_for_job(cluster, number, "COMPLETED")
+    wait_for_job(cluster, number, "COMPLETED", 60)  # a report that met no controller is sent again
 
 
 def test_second_up_is_refused(cluster: SlurmCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -123,12 +124,12 @@ def shared_memory_unchanged() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def environments() -> Path:
     """The serving and client environments of this repository, built if they are not there."""
-    code, output = Checkout(BASE).run(
-        "--profile",
-        "local",
-        *(f".envs/{name}/environment.json" for name in ENVIRONMENTS),
-        limit_s=900,
-    )
+    files = [f".envs/{name}/environment.json" for name in ENVIRONMENTS]
+    guard = BASE / ".envs/tests.lock"
+    guard.parent.mkdir(exist_ok=True)
+    with guard.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # other tests, run side by side, ask for them too
+        code, output = Checkout(BASE).run("--profile", "local", *files, limit_s=900)
     assert code == 0, output[-3000:]
     return BASE / ".envs"
 

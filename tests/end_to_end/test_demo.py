@@ -6,6 +6,8 @@ import csv
 import re
 from pathlib import Path
 
+import pytest
+
 from .conftest import RECIPE, Checkout, assert_nothing_left, checkout_into, read
 
 
@@ -69,6 +71,7 @@ def test_progress_is_told_at_every_stage(demo: Checkout) -> None:
         assert said.count(stage) >= 3, stage
 
 
+@pytest.mark.nightly
 def test_speculation_at_the_acceptance_length_that_the_recipe_says(
     environments: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -23,7 +23,9 @@ from tests.end_to_end.conftest import finish as finish_process
 
 STUBS = BASE / "tests/stubs"
 LEVELS = [1, 2]
-PROFILE = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2")
+# The executor asks after these seconds, then after 10 more than the last time while nothing ends:
+# proofs have ended at the first question, points at the second.
+PROFILE = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -189,21 +191,39 @@ def edit_yaml(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
-@pytest.fixture
-def stub(cluster: SlurmCluster, tmp_path: Path) -> SlurmCheckout:
-    """A stub checkout for the two-node cluster."""
-    return make_stub_checkout(tmp_path / "checkout", cluster, ["node1", "node2"])
+class Watched(NamedTuple):
+    """A whole sweep on two nodes, and what was seen while its first point replayed."""
+
+    checkout: SlurmCheckout
+    output: str
+    job: str
+    """The point's job, as Slurm showed it."""
+    launchers: int
+    hosts: set[str]
+    """Where its ranks were held."""
 
 
 @pytest.fixture(scope="session")
-def finished(cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> SlurmCheckout:
-    """A stub checkout whose points are all done."""
+def watched(cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """The sweep that the other tests start from."""
     folder = tmp_path_factory.mktemp("finished") / "checkout"
     checkout = make_stub_checkout(folder, cluster, ["node1", "node2"])
-    code, output = finish(checkout.start("results/summary.csv"))
+    process = checkout.start("results/summary.csv")
+    attempt = checkout.replaying(1)
+    (job,) = [job for job in checkout.jobs() if job.endswith("RUNNING")]
+    shown = cluster.run("scontrol", "show", "job", "--details", job.split()[0])
+    launchers = [p for p in checkout.ranks() if "scripts/replay.py" in " ".join(p.cmdline()[:3])]
+    hosts = {read(path)["host"] for path in attempt.glob("rank*/started.json")}
+    code, output = finish(process)
     assert code == 0, output[-3000:]
-    (folder / "output.txt").write_text(output, encoding="utf-8")
-    return checkout
+    checkout.assert_nothing_left()
+    return Watched(checkout, output, shown, len(launchers), hosts)
+
+
+@pytest.fixture(scope="session")
+def finished(watched: Watched) -> SlurmCheckout:
+    """A stub checkout whose points are all done."""
+    return watched.checkout
 
 
 @pytest.fixture

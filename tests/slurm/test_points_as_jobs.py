@@ -14,36 +14,30 @@ from slurm_cluster import SlurmCluster
 from slurm_required import require_slurm
 from tests.end_to_end.conftest import read
 
-from .conftest import LEVELS, SlurmCheckout, edit_yaml, finish, make_stub_checkout
+from .conftest import LEVELS, SlurmCheckout, Watched, edit_yaml, finish, make_stub_checkout
 
 
-def test_one_job_a_point_with_its_nodes_and_gpus(stub: SlurmCheckout) -> None:
-    process = stub.start("results/summary.csv")
-    attempt = stub.replaying(1)
-    (job,) = [job for job in stub.jobs() if job.endswith("RUNNING")]
-    shown = stub.cluster.run("scontrol", "show", "job", "--details", job.split()[0])
-    facts = dict(re.findall(r"(\w+)=(\S+)", shown))
+def test_one_job_a_point_with_its_nodes_and_gpus(watched: Watched) -> None:
+    facts = dict(re.findall(r"(\w+)=(\S+)", watched.job))
     assert facts["NumNodes"] == "2"
     assert facts["NodeList"] == "node[1-2]"
     assert facts["NumTasks"] == "2"
-    assert shown.count("GRES=gpu:") >= 1
+    assert watched.job.count("GRES=gpu:") >= 1
     assert "gpu" in facts["TresPerNode"]
     assert facts["TresPerNode"].endswith(":8")
-    launchers = [p for p in stub.ranks() if "scripts/replay.py" in " ".join(p.cmdline()[:3])]
-    assert len(launchers) == 1
-    holders = {read(path)["host"] for path in attempt.glob("rank*/started.json")}
-    assert holders == {"node1", "node2"}
-    code, output = finish(process)
-    assert code == 0, output[-3000:]
-    assert "JobState=RUNNING" in (attempt / "slurm_job.txt").read_text(encoding="utf-8")
-    assert len(re.findall(r"Job \d+ has been submitted", output)) == len(LEVELS) + 6
-    with (stub.folder / "results/summary.csv").open(encoding="utf-8") as stream:
+    assert watched.launchers == 1
+    assert watched.hosts == {"node1", "node2"}
+    assert len(re.findall(r"Job \d+ has been submitted", watched.output)) == len(LEVELS) + 6
+    done = watched.checkout
+    with (done.folder / "results/summary.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["status"] for row in rows] == ["valid"] * len(LEVELS)
     assert {row["nodes"] for row in rows} == {"node1 node2"}
+    attempt = done.attempt(1)
+    assert attempt is not None
+    assert "JobState=RUNNING" in (attempt / "slurm_job.txt").read_text(encoding="utf-8")
     addresses = {read(path)["address"] for path in attempt.glob("rank*/started.json")}
     assert len(addresses) == 2
-    stub.assert_nothing_left()
 
 
 @pytest.mark.nightly
@@ -69,7 +63,7 @@ def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
     four = start_cluster(nodes=4, gpus=8)
     names = [f"node{number}" for number in (1, 2, 3, 4)]
     checkout = make_stub_checkout(tmp_path / "four", four, names)
-    code, output = finish(checkout.start("--jobs", "2", "results/summary.csv"))
+    code, output = finish(checkout.start("--jobs", "4", "results/summary.csv"))
     assert code == 0, output[-3000:]
     points = [read(checkout.point(level) / "replay.json") for level in LEVELS]
     first, second = (set(point["nodes"]) for point in points)
@@ -89,29 +83,26 @@ def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
     checkout.assert_nothing_left()
 
 
-def test_a_point_on_a_node_without_proofs_is_not_begun(stub: SlurmCheckout) -> None:
-    """The job's nodes decide, not the list: here the site forgets one of them."""
-    code, output = finish(stub.start("--until", "verify_weights", "check_patches"))
-    assert code == 0, output[-3000:]
+def test_a_point_on_a_node_without_proofs_is_not_begun(again: SlurmCheckout) -> None:
+    """The job's nodes decide, not the list: here the receipts of one of them are another's."""
     for kind in ("weights", "image", "patches"):
-        receipt = stub.folder / f"results/stub/{kind}/nodes/node2.json"
+        receipt = again.folder / f"results/stub/{kind}/nodes/node2.json"
         text = receipt.read_text(encoding="utf-8").replace('"node": "node2"', '"node": "node9"')
         receipt.write_text(text, encoding="utf-8")
-    code, output = finish(stub.start("results/stub/conc1/replay.json"))
+    code, output = finish(again.start("results/stub/conc2/replay.json"))
     assert code != 0
     assert "node node2: this node has no receipt for weights" in output
-    assert stub.attempt(1) is None
-    stub.assert_nothing_left()
+    assert again.attempt(2) is None
 
 
-def test_a_point_that_cannot_finish_is_not_begun(stub: SlurmCheckout) -> None:
+def test_a_point_that_cannot_finish_is_not_begun(again: SlurmCheckout) -> None:
     edit_yaml(
-        stub.folder / "config/recipes/stub.yaml",
+        again.folder / "config/recipes/stub.yaml",
         lambda recipe: recipe["replay"].update(duration_s=120),
     )
     code, output = finish(
-        stub.start("results/stub/conc1/replay.json", "--set-resources", "replay:runtime=1")
+        again.start("results/stub/conc2/replay.json", "--set-resources", "replay:runtime=1")
     )
     assert code != 0
     assert "the point cannot finish in the time that the job has left, so it is not begun" in output
-    assert stub.attempt(1) is None
+    assert again.attempt(2) is None
