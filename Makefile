@@ -20,29 +20,29 @@ SHELL := bash
 demo: env
 	@$(BIN)/snakemake --profile local
 
-# Three rows of tests side by side: real engines use the processors, the others wait much of their time.
+# Three rows side by side: real engines use the processors, the others wait for much of their time.
 test: env lint
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=none test-slurm test-faults test-end-to-end
+	@$(MAKE) --no-print-directory --jobs=3 test-slurm test-faults test-end-to-end
 
-# The environments that serve and replay: with these here, tests and `make demo` need no network.
+# What serves and what replays; with these built, tests and `make demo` need no network.
 environments: env
 	@$(BIN)/snakemake --profile local --quiet rules -- \
 	    .envs/client/environment.json .envs/serve-cpu/environment.json
 
-# told PREFIX PATHS: pytest, each line with a prefix, as several run at once.
+# $(call told,NAME,FOLDERS): pytest, with the row's name before each line.
 told = $(BIN)/pytest --verbose --no-header $(2) 2>&1 | sed --unbuffered 's/^/$(1) | /'
 
 test-quick: env
-	@$(call told,quick,tests/unit tests/plan tests/registry tests/report tests/containers)
+	@$(call told,quick,tests/unit tests/plan tests/registry tests/report)
 
-test-faults: environments test-quick
+test-faults: test-quick environments
 	@$(call told,fault,tests/faults/test_faults.py tests/patches tests/targets)
 
 test-end-to-end: environments
 	@$(call told,real ,tests/end_to_end tests/faults/test_wrong_servers.py)
 
 test-slurm: env
-	@$(call told,slurm,tests/slurm tests/cluster)
+	@$(call told,slurm,tests/slurm tests/cluster tests/containers)
 
 nightly: env
 	@$(BIN)/pytest -m "nightly or not nightly"

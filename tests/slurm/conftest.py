@@ -23,9 +23,7 @@ from tests.end_to_end.conftest import finish as finish_process
 
 STUBS = BASE / "tests/stubs"
 LEVELS = [1, 2]
-# The executor asks after these seconds, then after 10 more than the last time while nothing ends:
-# proofs have ended at the first question, points at the second.
-PROFILE = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5")
+SNAKEMAKE = Path(__file__).with_name("impatient_snakemake.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,7 +48,7 @@ class SlurmCheckout:
         if path is not None:
             env["PATH"] = f"{path}:{env['PATH']}"
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *words, *PROFILE, "--configfile", self.config],
+            [sys.executable, str(SNAKEMAKE), *words, "--profile", "slurm", "--configfile", self.config],
             cwd=self.folder,
             env=env,
             stdin=subprocess.DEVNULL,

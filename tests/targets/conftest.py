@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.conftest import environments
+
+__all__ = ["environments"]
+
 BASE = Path(__file__).parents[2]
 REQUIRED = "SERVE_REPRO_REQUIRE_TARGETS"
 
@@ -22,12 +26,9 @@ def lacking(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def serve_python() -> Path:
+def serve_python(environments: Path) -> Path:
     """The interpreter of the serving environment, which has torch."""
-    python = BASE / ".envs/serve-cpu/bin/python"
-    if not python.exists():
-        lacking(f"{python.parent.parent} is not built (snakemake .envs/serve-cpu/environment.json)")
-    return python
+    return environments / "serve-cpu/bin/python"
 
 
 @pytest.fixture(scope="session")

@@ -76,20 +76,6 @@ def test_a_version_is_compared_without_its_local_part(
     assert check(tmp_path, "", kind, addressed=False)[0] == [status]
 
 
-def test_an_image_is_looked_into_through_its_engine(tmp_path: Path) -> None:
-    if not (BASE / ".envs/serve-cpu").is_dir():
-        pytest.skip(".envs/serve-cpu is not built")
-    image = tmp_path / "image.json"
-    image.write_text('{"image": "envs/serve-cpu", "digest": "sha256:0"}', encoding="utf-8")
-    (tmp_path / "series.yaml").write_text(
-        (BASE / "patches/series.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
-    ids = ["cpu-pipeline-eager", "aiter-flush-sync", "k3-triton"]
-    states, code = run(tmp_path, "--image", str(image), "--ids", *ids)
-    assert states == ["applies", "does not match", "not for this software"]
-    assert code == 1
-
-
 def check(
     folder: Path, text: str, kind: str = "kind: diff", addressed: bool = True
 ) -> tuple[list[str], int]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from serve_repro.recipe.load import load
-from serve_repro.recipe.recipe import Recipe
 from serve_repro.traces import BLOCK_TOKENS, MAIN_MODEL, SUB_MODEL, make_traces
 
 BASE = Path(__file__).parents[2]
-CLIENT = BASE / ".envs/client/bin/python"
 NUMBERS: dict[str, Any] = {
     "sessions": 6,
     "turns": 8,
@@ -26,14 +22,6 @@ NUMBERS: dict[str, Any] = {
     "think_s": [0.3, 0.6, 1.0],
     "seed": 1,
 }
-
-_VALIDATE = """
-import json, sys
-from aiperf.dataset.loader.weka_trace_models import WekaTrace
-for trace in json.load(sys.stdin):
-    read = WekaTrace.model_validate(trace)
-    print(read.id, len(read.requests), sum(r.type == "subagent" for r in read.requests))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -136,26 +124,3 @@ def test_records_have_the_fields_of_the_published_format(traces: list[dict[str, 
 
 def test_they_survive_json(traces: list[dict[str, Any]]) -> None:
     assert json.loads(json.dumps(traces)) == traces
-
-
-def test_the_real_client_reads_the_traces_of_the_shipped_recipes() -> None:
-    if not CLIENT.exists():
-        pytest.skip(f"{CLIENT} is not built: the traces are not given to the real client")
-    recipes = [load(path, Recipe) for path in sorted((BASE / "config/recipes").glob("*.yaml"))]
-    made = [recipe.replay.dataset.made for recipe in recipes if recipe.replay.dataset.made]
-    assert made
-    traces = [trace for numbers in made for trace in make_traces(**numbers.model_dump())]
-    run = subprocess.run(
-        [str(CLIENT), "-I", "-c", _VALIDATE],
-        input=json.dumps(traces),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    read = [line.split() for line in run.stdout.splitlines()]
-    assert [(name, int(count)) for name, count, _ in read] == [
-        (trace["id"], len(trace["requests"])) for trace in traces
-    ]
-    assert sum(int(subagents) for _, _, subagents in read) > 0
