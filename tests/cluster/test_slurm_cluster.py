@@ -117,8 +117,9 @@ def test_jobs_find_slurm_without_any_variable(cluster: SlurmCluster) -> None:
     assert cluster.run("srun", "-w", "node2", "sh", "-c", script) == "node2\n"
 
 
+@pytest.mark.nightly
 def test_controller_restart_keeps_a_running_job(cluster: SlurmCluster) -> None:
-    number = submit(cluster, "-N2", script="srun sleep 2")
+    number = submit(cluster, "-N2", script="srun sleep 10")
     wait_for_job(cluster, number, "RUNNING")
     before = job(cluster, number)
     pid = processes.recorded(cluster.layout.pid("slurmctld"))
@@ -127,7 +128,7 @@ def test_controller_restart_keeps_a_running_job(cluster: SlurmCluster) -> None:
     after = job(cluster, number)
     assert after["JobState"] == "RUNNING"
     assert (after["StartTime"], after["Restarts"]) == (before["StartTime"], "0")
-    wait_for_job(cluster, number, "COMPLETED", 60)  # a report that met no controller is sent again
+    wait_for_job(cluster, number, "COMPLETED", 60)
 
 
 def test_second_up_is_refused(cluster: SlurmCluster) -> None:

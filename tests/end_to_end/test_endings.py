@@ -120,6 +120,7 @@ def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_the_next_run_goes_on(co
     assert (copy.folder / POINT).is_file()
 
 
+@pytest.mark.nightly  # by day on Slurm, and of the client alone
 def test_ctrl_c_in_mid_replay_ends_cleanly(copy: Checkout) -> None:
     finished = hashes(copy, 1, 4)
     process = copy.start(*AGAIN)

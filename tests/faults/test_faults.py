@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,25 @@ ALONE = ["half-the-tokens", "subagents-warmup-failed", "lanes-dead", "metrics-go
 """Those that nothing but their gate tells."""
 
 
-@pytest.mark.parametrize("fault", ["none", "errors-under-the-limit"])
+NIGHTLY = {
+    "errors-under-the-limit",
+    "connection-cut",
+    "half-the-tokens-counted",
+    "no-tokens",
+    "client-interrupted",
+    "client-terminated",
+    "point-terminated",
+    "metrics-turn-to-another-model",
+}
+"""Each is a run of the real client; by day another fault of that gate, or its unit test, tells of it."""
+
+
+def by_day(names: Iterable[str]) -> list[Any]:
+    """The faults as parameters, with their marks."""
+    return [pytest.param(name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for name in names]
+
+
+@pytest.mark.parametrize("fault", by_day(["none", "errors-under-the-limit"]))
 def test_what_is_within_limits_is_valid(measured: Measure, fault: str) -> None:
     result = measured(fault)
     assert result.code == 0, result.output[-3000:]
@@ -83,7 +102,7 @@ def test_what_is_within_limits_is_valid(measured: Measure, fault: str) -> None:
     assert errors["seen"].startswith("0 failed") == (fault == "none")
 
 
-@pytest.mark.parametrize("fault", list(TOLD))
+@pytest.mark.parametrize("fault", by_day(TOLD))
 def test_a_fault_is_told_by_its_gate(bench: Bench, measured: Measure, fault: str) -> None:
     result = measured(fault)
     status = "failed" if fault in ABORTED else "invalid"
@@ -97,7 +116,7 @@ def test_a_fault_is_told_by_its_gate(bench: Bench, measured: Measure, fault: str
         assert f"{gate} fail: " in result.output
 
 
-@pytest.mark.parametrize("fault", list(EARLY))
+@pytest.mark.parametrize("fault", by_day(EARLY))
 def test_what_ends_a_point_early_is_told(bench: Bench, measured: Measure, fault: str) -> None:
     result = measured(fault)
     row = assert_no_row(bench, fault, LANES, result)
@@ -106,7 +125,7 @@ def test_what_ends_a_point_early_is_told(bench: Bench, measured: Measure, fault:
     assert reason in row["reason"]
 
 
-@pytest.mark.parametrize("fault", ALONE)
+@pytest.mark.parametrize("fault", by_day(ALONE))
 def test_only_its_own_gate_sees_it(measured: Measure, fault: str) -> None:
     """The client's exit code and every other gate are fine: without this gate, it would be a row."""
     assert set(measured(fault).gates()) == TOLD[fault]

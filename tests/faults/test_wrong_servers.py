@@ -100,8 +100,8 @@ SERVERS = {
         "the server's max_model_len is 16384, expected 32768",
     ),
 }
-DEFAULT = {"no-speculation", "half-the-offload"}
-"""Those that every run of the tests starts; the others are for the night."""
+DEFAULT = {"half-the-offload"}
+"""The one that every run of the tests starts; the others are for the night."""
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ def test_with_an_accounting_database_the_same_holds(
     assert all("gres/gpu=16" in line for line in points)
 
 
+@pytest.mark.nightly
 def test_two_points_run_side_by_side_where_there_are_nodes_for_both(
     start_cluster: Callable[..., SlurmCluster], tmp_path: Path
 ) -> None:
