@@ -87,7 +87,7 @@ def in_mid_replay(checkout: Checkout) -> Path:
     return attempt
 
 
-def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_the_next_run_goes_on(copy: Checkout) -> None:
+def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_costs_only_its_point(copy: Checkout) -> None:
     """vLLM's own /health would answer 200 until its time-out."""
     finished = hashes(copy, 1, 4)
     process = copy.start(*AGAIN)
@@ -113,6 +113,17 @@ def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_the_next_run_goes_on(co
 
     assert not (copy.folder / "results/summary.csv").exists(), "a table never outlives its points"
 
+    code, output = copy.run("--profile", "local", "-n", "results/summary.csv")
+    assert code == 0, output[-3000:]
+    assert output.count("rule replay:") == 1
+    assert POINT in output
+
+
+@pytest.mark.nightly
+def test_the_next_run_makes_just_the_missing_point(copy: Checkout) -> None:
+    finished = hashes(copy, 1, 4)
+    (copy.folder / POINT).unlink()
+    (copy.folder / "results/summary.csv").unlink()
     code, output = copy.run("--profile", "local", "results/summary.csv")
     assert code == 0, output[-3000:]
     assert output.count("rule replay:") == 1

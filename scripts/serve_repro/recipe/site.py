@@ -160,7 +160,7 @@ class Site(Strict):
     weight_roots: Annotated[list[str], Field(min_length=1)]
     """Folders that are searched for weights, in order. Environment variables are expanded."""
     cache_root: str | None = None
-    """Folder on each node for compiled code, by image and patch set; null: none is kept."""
+    """Folder on each node for compiled code, by image and patch set; relative: below the checkout."""
     shared_weight_roots: list[str] = []
     """Those of weight_roots that all nodes see as one file system: one node hashes for all of them."""
     download_weights_to: str | None = None
