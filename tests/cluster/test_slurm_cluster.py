@@ -119,8 +119,11 @@ def test_jobs_find_slurm_without_any_variable(cluster: SlurmCluster) -> None:
 
 @pytest.mark.nightly
 def test_controller_restart_keeps_a_running_job(cluster: SlurmCluster) -> None:
-    number = submit(cluster, "-N2", script="srun sleep 10")
+    number = submit(cluster, "-N2", script="srun sleep 5")
     wait_for_job(cluster, number, "RUNNING")
+    # An srun that asks for its step while there is no controller tries again after a minute only.
+    while f"{number}.0" not in cluster.run("squeue", "-h", "--steps", "-o", "%i").split():
+        time.sleep(0.1)
     before = job(cluster, number)
     pid = processes.recorded(cluster.layout.pid("slurmctld"))
     cluster.restart_controller()
