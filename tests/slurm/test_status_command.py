@@ -10,7 +10,7 @@ import pytest
 from .conftest import SlurmCheckout, finish
 
 _WRONG = """#!/bin/sh
-# The first {times} answers are wrong, then the real command answers.
+# The first {times} answers are wrong, then the real command answers; before the first there is no count.
 count=$(cat {counter} 2>/dev/null || echo 0)
 echo $((count + 1)) >{counter}
 if [ "$count" -lt {times} ]; then {wrong}; fi

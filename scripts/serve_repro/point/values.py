@@ -65,10 +65,9 @@ def bind(
     # A rank's holder adds what only its node knows: its address, and a scratch folder of its own.
     for rank, node in enumerate(nodes):
         folder = attempt.absolute() / f"rank{rank}"
-        kept = Path(plan.cache_root).absolute() / key / f"rank{rank}" if plan.cache_root else None
-        root = str(kept or folder / "cache")
-        own = {"NODE": node, "RANK_DIR": str(folder), "CACHE_DIR": root, "IMAGE_FILE": files[node]}
-        every.append(shared | own)
+        cache = Path(plan.cache_root, key, f"rank{rank}") if plan.cache_root else folder / "cache"
+        own = {"NODE": node, "RANK_DIR": str(folder), "IMAGE_FILE": files[node]}
+        every.append(shared | own | {"CACHE_DIR": str(cache.absolute())})
     return every
 
 

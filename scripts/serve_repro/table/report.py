@@ -125,8 +125,10 @@ def _recipe(name: object, rows: pd.DataFrame) -> dict[str, Any]:
     points = rows.groupby("concurrency", sort=False)
     repeated = len(rows) > len(points)
     if repeated:
-        told = {"headings": headings, "rows": [_means(shown, runs) for _, runs in points]}
-        told["headings"] = ["runs" if name == "status" else name for name in headings]
+        told = {
+            "headings": ["runs" if name == "status" else name for name in headings],
+            "rows": [_means(shown, runs) for _, runs in points],
+        }
         headings = [headings[0], "run", *headings[1:]]
         shown = [shown[0], "repeat", *shown[1:]]
     each = {
