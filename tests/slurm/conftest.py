@@ -23,7 +23,8 @@ from tests.end_to_end.conftest import finish as finish_process
 
 STUBS = BASE / "tests/stubs"
 LEVELS = [1, 2]
-SNAKEMAKE = Path(__file__).with_name("impatient_snakemake.py")
+IMPATIENT = [str(Path(__file__).with_name("impatient_snakemake.py"))]
+PATIENT = ["-m", "snakemake", "--slurm-init-seconds-before-status-checks", "2"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,13 +43,15 @@ class SlurmCheckout:
         self.recipe = recipe
         self.config = config
 
-    def start(self, *words: str, path: Path | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, path: Path | None = None, snakemake: list[str] = IMPATIENT
+    ) -> subprocess.Popen[str]:
         """Start Snakemake as a shell would; `path` is put before PATH."""
         env = self.cluster.client_environment()
         if path is not None:
             env["PATH"] = f"{path}:{env['PATH']}"
         return subprocess.Popen(
-            [sys.executable, str(SNAKEMAKE), *words, "--profile", "slurm", "--configfile", self.config],
+            [sys.executable, *snakemake, *words, "--profile", "slurm", "--configfile", self.config],
             cwd=self.folder,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -15,19 +15,21 @@ import pytest
 from slurm_cluster import SlurmCluster
 from tests.end_to_end.conftest import read, wait_for
 
-from .conftest import SlurmCheckout, edit_yaml, finish, make_stub_checkout
+from .conftest import IMPATIENT, PATIENT, SlurmCheckout, edit_yaml, finish, make_stub_checkout
 
 POINT = "results/stub/conc2/replay.json"
 
 
-def begin(checkout: SlurmCheckout, *words: str, seconds: int = 60) -> tuple[subprocess.Popen[str], Path]:
+def begin(
+    checkout: SlurmCheckout, seconds: int = 60, snakemake: list[str] = IMPATIENT
+) -> tuple[subprocess.Popen[str], Path]:
     """Start the missing point with a long window, wait until it replays; returns its attempt."""
     edit_yaml(
         checkout.folder / "config/recipes/stub.yaml",
         lambda recipe: recipe["replay"].update(duration_s=seconds),
     )
     # The finished point is not to be redone for the longer window: only this one is asked for.
-    process = checkout.start(POINT, *words)
+    process = checkout.start(POINT, snakemake=snakemake)
     return process, checkout.replaying(2)
 
 
@@ -172,7 +174,8 @@ def test_a_restarted_controller_disturbs_nothing(again: SlurmCheckout) -> None:
 
 
 def test_a_node_without_power_fails_the_point_in_seconds(again: SlurmCheckout) -> None:
-    process, attempt = begin(again)
+    # Slurm ends the job while the launcher still writes why: Snakemake must not look at once.
+    process, attempt = begin(again, snakemake=PATIENT)
     again.cluster.kill_node(2)
     try:
         point = again.ended(attempt, 60)
