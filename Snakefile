@@ -48,5 +48,6 @@ onsuccess:
 
 
 onerror:
+    let_launchers_end(SWEEP.points() + SWEEP.evals())
     write_partial(SWEEP.points())
     print(what_failed(SWEEP.points(), SWEEP.evals()))

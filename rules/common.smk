@@ -18,6 +18,7 @@ from serve_repro.errors import UserError
 from serve_repro.imports import sources
 from serve_repro.interpreter import put_own_python_first
 from serve_repro.messages import made_what, what_failed
+from serve_repro.point.lock import let_launchers_end
 from serve_repro.result_paths import REPEAT, run_of
 from serve_repro.reuse.decide import decide
 from serve_repro.reuse.identity import identities_here

@@ -20,6 +20,8 @@ _COLUMNS = (
     ("itl_p50_ms", "ITL p50 ms"),
 )
 
+_LOST = {"status": "lost", "reason": "its launcher has not said why"}
+
 
 def made_what(points: list[str], evals: list[str]) -> str:
     """The table in short, what became of the evaluations, and where everything lies.
@@ -62,13 +64,14 @@ def what_failed(points: list[str], evals: list[str]) -> str:
     """The last attempt of each point and evaluation that has no result, with its reason."""
     lines = ["", "Finished points are kept; the next run goes on from them."]
     for point in map(Path, [*points, *evals]):
-        attempts = sorted((point.parent / "attempts").glob("*/point.json"))
+        attempts = sorted((point.parent / "attempts").glob("*/"))
         if not point.is_file() and attempts:
-            last = read_json(attempts[-1])
+            told = attempts[-1] / "point.json"
+            last = read_json(told) if told.is_file() else _LOST
             # A valid last attempt is an older one: this time it ended before an attempt began.
             if last["status"] != "valid":
                 lines.append(f"{point.parent}: {last['status']}: {last['reason']}")
-                lines.append(f"  evidence: {attempts[-1].parent}")
+                lines.append(f"  evidence: {attempts[-1]}")
     lines.append("All points with status and reason: results/summary.partial.csv")
     return "\n".join(lines)
 

@@ -106,10 +106,13 @@ def test_it_always_says_that_finished_points_are_kept() -> None:
     assert "Finished points are kept" in what_failed(POINTS, [])
 
 
-def test_an_attempt_that_was_killed_before_it_could_write_does_not_hide_the_message() -> None:
+def test_an_attempt_that_was_killed_before_it_could_write_is_not_told_by_an_older_reason() -> None:
     (Path(POINTS[0]).parent / "attempts/20260103T000000Z").mkdir(parents=True)
     put_attempt(POINTS[0], "20260102T000000Z", status="invalid", reason="tokens fail")
-    assert "conc1: invalid: tokens fail" in what_failed(POINTS, [])
+    told = what_failed(POINTS, [])
+    assert "results/tiny/conc1: lost: its launcher has not said why" in told
+    assert "evidence: results/tiny/conc1/attempts/20260103T000000Z" in told
+    assert "tokens fail" not in told
 
 
 @pytest.mark.parametrize(

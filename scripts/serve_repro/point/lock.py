@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,3 +36,30 @@ def only_one(folder: Path) -> Iterator[None]:
         stream.write(f"{os.getpid()}\n")
         stream.flush()
         yield
+
+
+def let_launchers_end(results: Iterable[str], limit_s: float = 30.0) -> None:
+    """Wait, but not for ever, until nobody measures these points any more.
+
+    A job can be lost to Slurm, and so to Snakemake, while its launcher still stops the ranks and
+    writes why: what is told before that has no reason in it.
+
+    Args:
+        results: the points' replay.json and the evaluations' eval.json, made or not.
+        limit_s: for all of them together, in seconds.
+    """
+    end = time.monotonic() + limit_s
+    locks = [Path(result).with_name(".lock") for result in results]
+    while any(map(_is_held, locks)) and time.monotonic() < end:
+        time.sleep(0.2)
+
+
+def _is_held(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with lock.open(encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

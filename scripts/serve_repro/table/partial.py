@@ -50,7 +50,7 @@ def _without_result(replay: Path) -> dict[str, Any]:
     newest = attempts[-1]
     told = _named(replay) | {"attempt": str(newest)}
     if not (newest / "point.json").is_file():
-        return told | {"status": "lost", "reason": "its process was killed before it could say why"}
+        return told | {"status": "lost", "reason": "its launcher has not said why"}
     point = read_json(newest / "point.json")
     if point["status"] == "valid":  # it stood here before; this time not even an attempt was begun
         return told | {"status": "not measured", "reason": "its last valid result was put away"}
