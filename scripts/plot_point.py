@@ -16,8 +16,10 @@ def main(arguments: argparse.Namespace) -> None:
     """replay.json, with the artifacts of the attempt that it names -> a picture."""
     point = read_json(arguments.replay)
     artifacts = arguments.replay.parent / point["attempt"] / "client" / "artifacts"
+    title = f"{point['recipe']}, concurrency {point['concurrency']}"
     run = repeat_of(arguments.replay)
-    title = f"{point['recipe']}, concurrency {point['concurrency']}, run {run}"
+    if run > 1:
+        title += f", run {run}"
     course.draw(title, read_series(artifacts, course.WANTED), arguments.output)
     program.LOGGER.info("%s", arguments.output)
 
