@@ -74,7 +74,9 @@ def traces(state: Path) -> list[str]:
     ]
     found += [str(path) for path in state.iterdir() if path.name != "log"]
     found += [str(path) for path in state.rglob("*") if not (path.is_dir() or path.is_file())]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob("*/devslurm-*")]
+    # One with processes is of another cluster: processes of this one would be found above.
+    parts = Path("/sys/fs/cgroup").glob("*/devslurm-*")
+    found += [str(p) for p in parts if not any(file.read_text() for file in p.rglob("cgroup.procs"))]
     return found
 
 
