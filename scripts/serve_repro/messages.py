@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from serve_repro.documents import read_json
+from serve_repro.last_attempt import newest, said
 
 _COLUMNS = (
     ("recipe", "recipe"),
@@ -19,8 +19,6 @@ _COLUMNS = (
     ("ttft_p50_ms", "TTFT p50 ms"),
     ("itl_p50_ms", "ITL p50 ms"),
 )
-
-_LOST = {"status": "lost", "reason": "its launcher has not said why"}
 
 
 def made_what(points: list[str], evals: list[str]) -> str:
@@ -64,14 +62,13 @@ def what_failed(points: list[str], evals: list[str]) -> str:
     """The last attempt of each point and evaluation that has no result, with its reason."""
     lines = ["", "Finished points are kept; the next run goes on from them."]
     for point in map(Path, [*points, *evals]):
-        attempts = sorted((point.parent / "attempts").glob("*/"))
-        if not point.is_file() and attempts:
-            told = attempts[-1] / "point.json"
-            last = read_json(told) if told.is_file() else _LOST
+        attempt = newest(point)
+        if not point.is_file() and attempt is not None:
+            last = said(attempt)
             # A valid last attempt is an older one: this time it ended before an attempt began.
             if last["status"] != "valid":
                 lines.append(f"{point.parent}: {last['status']}: {last['reason']}")
-                lines.append(f"  evidence: {attempts[-1]}")
+                lines.append(f"  evidence: {attempt}")
     lines.append("All points with status and reason: results/summary.partial.csv")
     return "\n".join(lines)
 

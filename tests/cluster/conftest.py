@@ -24,11 +24,19 @@ def slurm() -> None:
     require_slurm()
 
 
+def cgroup_parts() -> set[Path]:
+    """The clusters' parts of the cgroup hierarchies."""
+    return set(Path("/sys/fs/cgroup").glob("*/devslurm-*"))
+
+
 @pytest.fixture
 def state(slurm: None) -> Iterator[Path]:
     """Return a new state directory; pytest's own paths are too long for Unix sockets."""
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    of_others = cgroup_parts()
     yield folder
+    left = cgroup_parts() - of_others
     # A failed test may have left a cluster, which is lost when its directory is.
     SlurmCluster(folder).down()
     shutil.rmtree(folder)
+    assert not left

@@ -67,7 +67,7 @@ class Node:
         """Where image files go (apptainer, enroot): a site's container.images."""
         return self.folder / "images"
 
-    def run(self, *words: str, check: bool = True, timeout: float = 180) -> str:
+    def run(self, *words: str, check: bool = True, timeout: float = 60) -> str:
         """Call the engine; returns its standard output."""
         run = subprocess.run(
             [*self.command, *words], capture_output=True, text=True, check=False, timeout=timeout

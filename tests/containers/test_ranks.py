@@ -188,7 +188,7 @@ class Setup:
 
 
 def until(
-    true: Callable[[], object], why: Callable[[], str] = lambda: "waited in vain", limit_s: float = 150
+    true: Callable[[], object], why: Callable[[], str] = lambda: "waited in vain", limit_s: float = 40
 ) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + limit_s

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("shared_memory_unchanged")
 
 def replay(checkout: Checkout, plan: dict[str, Any]) -> tuple[int, str]:
     """Run the point's program directly, with an edited plan."""
-    return finish(start_replay(checkout, plan), 300)
+    return finish(start_replay(checkout, plan), 120)
 
 
 def start_replay(checkout: Checkout, plan: dict[str, Any]) -> subprocess.Popen[str]:
@@ -96,7 +96,7 @@ def test_a_rank_killed_in_mid_replay_is_seen_at_once_and_costs_only_its_point(co
     assert victim is not None
     killed = datetime.now(UTC)
     victim.kill()
-    code, output = finish(process, 180)
+    code, output = finish(process, 60)
     assert code != 0
     point = read(attempt / "point.json")
     assert point["status"] == "failed"
@@ -138,7 +138,7 @@ def test_ctrl_c_in_mid_replay_ends_cleanly(copy: Checkout) -> None:
     attempt = in_mid_replay(copy)
     started = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
-    code, output = finish(process, 180)
+    code, output = finish(process, 60)
     assert time.monotonic() - started < 45
     assert code != 0
     point = read(attempt / "point.json")
@@ -157,8 +157,8 @@ def test_a_point_whose_workflow_was_killed_stops_by_itself(copy: Checkout) -> No
     old = {*copy.attempts(2)}
     attempt: Path = wait_for("a rank 1", lambda: started_rank(copy, old), 180)
     process.kill()
-    process.wait(timeout=120)  # its output stays open as long as the point lives
-    point = wait_for("the point's end", lambda: (attempt / "point.json").is_file(), 120)
+    process.wait(timeout=30)  # its output stays open as long as the point lives
+    point = wait_for("the point's end", lambda: (attempt / "point.json").is_file(), 30)
     point = read(attempt / "point.json")
     assert point["status"] == "interrupted"
     assert point["reason"] == "the workflow that started this point is gone"
@@ -183,7 +183,7 @@ def test_a_rank_killed_while_booting_is_named(copy: Checkout) -> None:
     victim = wait_for("rank 1", rank_1, 120)
     time.sleep(2)  # both are importing by now
     victim.kill()
-    code, output = finish(process, 120)
+    code, output = finish(process, 30)
     assert code == 1
     assert "rank 1 on node localhost ended by signal SIGKILL" in output
     attempt = edited_attempt(copy)
@@ -201,7 +201,7 @@ def test_a_server_that_never_gets_ready_ends_at_its_deadline(copy: Checkout) -> 
     code, output = replay(copy, plan)
     assert code == 1
     assert "boot: not healthy after 4 s (boot_limit_s)" in output or "not healthy after 4 s" in output
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 30
     assert_nothing_left(edited_attempt(copy))
 
 

@@ -25,7 +25,7 @@ from tests.end_to_end.conftest import finish as finish_process
 
 STUBS = BASE / "tests/stubs"
 LEVELS = [1, 2]
-# Long: a busy machine is no failure. How soon something must be seen is asserted where it matters.
+# For what has to start: slow on a busy machine, and no failure. What has to end has tighter limits.
 WAIT_S = 240
 SNAKEMAKE = Path(__file__).with_name("impatient_snakemake.py")
 
@@ -91,7 +91,7 @@ class SlurmCheckout:
         attempt: Path = wait_for(f"conc{concurrency} replaying", seen, limit_s)
         return attempt
 
-    def ended(self, attempt: Path, limit_s: float = WAIT_S) -> dict[str, Any]:
+    def ended(self, attempt: Path, limit_s: float = 60) -> dict[str, Any]:
         """Wait for an attempt's point.json."""
         path = attempt / "point.json"
         wait_for(f"the end of {attempt}", path.is_file, limit_s)
@@ -119,11 +119,11 @@ class SlurmCheckout:
 
     def assert_nothing_left(self) -> None:
         """No job, no process of ours on any node, no scratch folder."""
-        wait_for("no job", lambda: not self.jobs(), WAIT_S)
-        wait_for("no process", lambda: not self.ranks(), WAIT_S)
+        wait_for("no job", lambda: not self.jobs(), 30)
+        wait_for("no process", lambda: not self.ranks(), 15)
 
 
-def finish(process: subprocess.Popen[str], limit_s: float = 300) -> tuple[int, str]:
+def finish(process: subprocess.Popen[str], limit_s: float = 180) -> tuple[int, str]:
     """Wait for Snakemake; see the end-to-end tests."""
     return finish_process(process, limit_s)
 

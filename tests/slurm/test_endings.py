@@ -63,6 +63,7 @@ def test_a_killed_rank_fails_its_point_at_once(again: SlurmCheckout) -> None:
     rank_process(again, 1).kill()
     point = again.ended(attempt)
     assert (datetime.fromisoformat(point["noticed"]) - killed).total_seconds() < 10
+    assert (attempt / "point.json").stat().st_mtime - killed.timestamp() < 15
     assert point["status"] == "failed"
     assert point["reason"] == "rank 1 on node node2 ended by signal SIGKILL"
     code, output = finish(process)
@@ -77,7 +78,7 @@ def test_a_killed_rank_fails_its_point_at_once(again: SlurmCheckout) -> None:
 def test_ctrl_c_of_snakemake(again: SlurmCheckout) -> None:
     process, attempt = begin(again)
     os.killpg(process.pid, signal.SIGINT)
-    code, _ = finish(process)
+    code, _ = finish(process, 60)
     assert code != 0
     point = again.ended(attempt)
     assert point["status"] == "interrupted"
@@ -89,7 +90,7 @@ def test_ctrl_c_of_snakemake(again: SlurmCheckout) -> None:
 def test_sigterm_of_snakemake_lets_the_point_finish(again: SlurmCheckout) -> None:
     process, attempt = begin(again, seconds=12)
     process.send_signal(signal.SIGTERM)
-    finish(process)
+    finish(process, 90)
     assert again.ended(attempt)["status"] == "valid"
 
 
@@ -121,7 +122,7 @@ def test_before_the_time_limit_the_point_stops_exports_and_says_so(again: SlurmC
     edit_yaml(site, lambda document: document["env"].update(STUB_BOOT_S="300"))
     process = again.start(POINT, "--set-resources", "replay:runtime=1")
     attempt = wait_for("an attempt", lambda: again.attempt(2), WAIT_S)
-    point = again.ended(attempt)
+    point = again.ended(attempt, 90)
     assert point["status"] == "interrupted"
     assert "its time limit is near" in point["reason"]
     code, output = finish(process)

@@ -19,7 +19,7 @@ def new_run_id() -> str:
     return f"unit-{uuid.uuid4().hex}"
 
 
-def until(true: Callable[[], object], limit_s: float = 60.0) -> None:
+def until(true: Callable[[], object], limit_s: float = 10.0) -> None:
     """Wait until something holds; fail if it does not come to hold."""
     deadline = time.monotonic() + limit_s
     while not true():

@@ -68,7 +68,7 @@ class Held:
     def finish(self) -> tuple[int, dict[str, dict[str, Any]], str]:
         """Close its input: (exit code, what it said by event, its own errors)."""
         assert self.process is not None
-        said, errors = self.process.communicate(timeout=90)
+        said, errors = self.process.communicate(timeout=20)
         events = [json.loads(line) for line in said.splitlines()]
         return self.process.returncode, {event["event"]: event for event in events}, errors
 
@@ -172,7 +172,7 @@ def test_a_command_that_cannot_be_started_leaves_nothing_and_is_told(held: Held)
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=20,
         env={"TMPDIR": str(held.folder), "PATH": "/usr/bin:/bin"},
     )
     (ended,) = [json.loads(line) for line in run.stdout.splitlines()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,25 +24,30 @@ with open(sys.argv[1], "a") as lock:
 """
 
 
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that measures the point."""
+    with python(HOLD, str(tmp_path / ".lock")) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+@pytest.mark.usefixtures("holder")
 def test_a_point_that_is_measured_by_another_process_is_refused_with_its_id(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("4711\n", encoding="utf-8")
-    with python(HOLD, str(tmp_path / ".lock")) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="process 4711"), only_one(tmp_path):
-            pass
+    with pytest.raises(UserError, match="process 4711"), only_one(tmp_path):
+        pass
 
 
-def test_the_last_message_waits_for_a_launcher_that_still_ends(tmp_path: Path) -> None:
-    with python(HOLD, str(tmp_path / ".lock")) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        ending = threading.Timer(1.0, holder.kill)
-        started = time.monotonic()
-        ending.start()
-        let_launchers_end([str(tmp_path / "replay.json")], limit_s=60)
-        assert 0.9 < time.monotonic() - started < 30
-        assert holder.wait(60) != 0
+def test_the_last_message_waits_for_a_launcher_that_still_ends(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    started = time.monotonic()
+    threading.Timer(1.0, holder.kill).start()
+    let_launchers_end([str(tmp_path / "replay.json")], limit_s=60)
+    assert 0.9 < time.monotonic() - started < 30
+    assert holder.wait(60) != 0
 
 
 def test_it_does_not_wait_for_ever(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from serve_repro.documents import read_json
 from serve_repro.errors import UserError
+from serve_repro.last_attempt import newest
 from serve_repro.nodes import quarantine
 from serve_repro.result_paths import Run, replay_path
 
@@ -89,11 +90,11 @@ def _quarantined(point: dict[str, Any], results: Path, now: datetime) -> str:
 
 def _last_status(replay: Path) -> str:
     """What became of the newest attempt at a point without a result."""
-    attempts = sorted((replay.parent / "attempts").glob("*/"))
-    if not attempts:
+    attempt = newest(replay)
+    if attempt is None:
         return "not measured"
     try:
-        told = read_json(attempts[-1] / "point.json")
+        told = read_json(attempt / "point.json")
         return f"last attempt {told['status']}"
     except (UserError, KeyError, TypeError):
         return "last attempt unfinished"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from serve_repro.documents import read_json, write_text
+from serve_repro.documents import write_text
 from serve_repro.errors import UserError
+from serve_repro.last_attempt import newest, said
 from serve_repro.result_paths import run_of
 from serve_repro.table.rows import row
 
@@ -44,14 +45,13 @@ def status_row(replay: Path) -> dict[str, Any]:
 
 
 def _without_result(replay: Path) -> dict[str, Any]:
-    attempts = sorted((replay.parent / "attempts").glob("*/"))
-    if not attempts:
+    attempt = newest(replay)
+    if attempt is None:
         return _named(replay) | {"status": "not measured", "reason": "no attempt was begun"}
-    newest = attempts[-1]
-    told = _named(replay) | {"attempt": str(newest)}
-    if not (newest / "point.json").is_file():
-        return told | {"status": "lost", "reason": "its launcher has not said why"}
-    point = read_json(newest / "point.json")
+    told = _named(replay) | {"attempt": str(attempt)}
+    point = said(attempt)
+    if point["status"] == "lost":
+        return told | point
     if point["status"] == "valid":  # it stood here before; this time not even an attempt was begun
         return told | {"status": "not measured", "reason": "its last valid result was put away"}
     outcomes = [gate["outcome"] for gate in point["gates"]]
