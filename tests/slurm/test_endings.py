@@ -120,7 +120,8 @@ def test_scancel_from_outside(again: SlurmCheckout, how: list[str]) -> None:
 def test_before_the_time_limit_the_point_stops_exports_and_says_so(again: SlurmCheckout) -> None:
     site = again.folder / "config/sites/test-slurm.yaml"
     edit_yaml(site, lambda document: document["env"].update(STUB_BOOT_S="300"))
-    process = again.start(POINT, "--set-resources", "replay:runtime=1")
+    # Of one minute, a busy machine leaves less than the 49 s without which no point is begun.
+    process = again.start(POINT, "--set-resources", "replay:runtime=2")
     attempt = wait_for("an attempt", lambda: again.attempt(2), WAIT_S)
     point = again.ended(attempt, 90)
     assert point["status"] == "interrupted"
