@@ -12,7 +12,7 @@ PATHS := scripts tests benchmarks patches/hooks
 # snakefmt looks for shfmt on the PATH.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-real test-quick test-faults test-end-to-end test-slurm nightly env environments lint lock slurm-up slurm-down slurm-demo
+.PHONY: demo test test-quick test-unit test-plan test-faults test-end-to-end test-slurm test-containers nightly env environments lint lock slurm-up slurm-down slurm-demo
 .DELETE_ON_ERROR:
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
@@ -20,35 +20,38 @@ SHELL := bash
 demo: env
 	@$(BIN)/snakemake --profile local
 
-# Two rows side by side: Slurm and containers wait for much of their time, real engines use the
-# processors. With a third row an engine took 114 s to boot, which alone takes 33.
+# Two at a time, the longest first: Slurm and containers wait for much of their time, engines use
+# the processors. With three at a time an engine took 114 s to boot, which alone takes 33.
 test: env lint
-	@$(MAKE) --no-print-directory --jobs=2 test-slurm test-real
-
-test-real:
-	@$(MAKE) --no-print-directory test-quick
-	@$(MAKE) --no-print-directory test-end-to-end
-	@$(MAKE) --no-print-directory test-faults
+	@$(MAKE) --no-print-directory --jobs=2 test-end-to-end test-slurm test-containers test-faults test-quick
 
 # What serves and what replays; with these built, tests and `make demo` need no network.
 environments: env
 	@$(BIN)/snakemake --profile local --quiet rules -- \
 	    .envs/client/environment.json .envs/serve-cpu/environment.json
 
-# $(call told,NAME,FOLDERS): pytest, with the row's name before each line.
+# $(call told,NAME,FOLDERS): pytest, with a name before each line.
 told = $(BIN)/pytest --verbose --no-header $(2) 2>&1 | sed --unbuffered 's/^/$(1) | /'
 
-test-quick: env
-	@$(call told,quick,tests/unit tests/plan tests/registry tests/report)
+test-quick: test-unit test-plan
+
+test-unit: env
+	@$(call told,unit,tests/unit tests/registry)
+
+test-plan: env
+	@$(call told,plan,tests/plan tests/report)
 
 test-faults: environments
 	@$(call told,fault,tests/faults/test_faults.py tests/patches tests/targets)
 
 test-end-to-end: environments
-	@$(call told,real ,tests/end_to_end tests/faults/test_wrong_servers.py)
+	@$(call told,real,tests/end_to_end tests/faults/test_wrong_servers.py)
 
 test-slurm: env
-	@$(call told,slurm,tests/slurm tests/cluster tests/containers)
+	@$(call told,slurm,tests/slurm tests/cluster)
+
+test-containers: env
+	@$(call told,contain,tests/containers)
 
 nightly: env
 	@$(BIN)/pytest -m "nightly or not nightly"

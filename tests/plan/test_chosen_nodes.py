@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,35 +28,44 @@ def receipts(*nodes: str) -> set[str]:
     return {f"{RESULTS}/{kind}/nodes/{node}.json" for kind in kinds for node in nodes}
 
 
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Slurm's commands as shell scripts: four nodes, one of them drained."""
-    folder = tmp_path / "slurm"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("slurm")
     bodies = {"sinfo": SINFO, "srun": SRUN, "scontrol": 'echo "$3" | tr , "\\n"'}
     for name, body in bodies.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
         (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", str(folder), prepend=":")
+        yield
 
 
-@pytest.fixture
-def choosing(slurm: None, finished: Path, tmp_path: Path) -> Checkout:
-    """A checkout whose site gives a partition; nothing of it has run."""
-    folder = tmp_path / "copy"
+@pytest.fixture(scope="module")
+def swept_once(slurm: None, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout whose site gives a partition, and of which all has run, for copies."""
+    folder = tmp_path_factory.mktemp("swept") / "checkout"
     shutil.copytree(finished, folder, symlinks=True)
     shutil.rmtree(folder / "results")
     made = Checkout(folder)
     made.edit("config/tiny.yaml", "site: laptop", "site: dev-slurm")
     made.edit(SITE, "nodes: [node1, node2]\n", "patch_files: {offline: offline}\n")
-    return made
+    run_all(folder)
+    return folder
 
 
 @pytest.fixture
-def swept(choosing: Checkout) -> Checkout:
-    """The same, and all has run."""
-    run_all(choosing.folder)
-    return choosing
+def swept(swept_once: Path, tmp_path: Path) -> Checkout:
+    """A copy of it, times kept."""
+    shutil.copytree(swept_once, tmp_path / "copy", symlinks=True)
+    return Checkout(tmp_path / "copy")
+
+
+@pytest.fixture
+def choosing(swept: Checkout) -> Checkout:
+    """The same, and nothing of it has run."""
+    shutil.rmtree(swept.folder / "results")
+    return swept
 
 
 def chosen(checkout: Checkout) -> list[str]:
