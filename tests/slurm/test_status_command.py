@@ -10,8 +10,8 @@ import pytest
 from .conftest import SlurmCheckout, finish
 
 _WRONG = """#!/bin/sh
-# The first {times} answers are wrong, then the real command answers; before the first there is no count.
-count=$(cat {counter} 2>/dev/null || echo 0)
+# The first {times} answers are wrong, then the real command answers.
+count=$(cat {counter})
 echo $((count + 1)) >{counter}
 if [ "$count" -lt {times} ]; then {wrong}; fi
 exec {real} "$@"
@@ -30,6 +30,7 @@ def test_wrong_answers_are_outlived(again: SlurmCheckout, tmp_path: Path, wrong:
     assert real is not None
     folder, counter = tmp_path / "bin", tmp_path / "count"
     folder.mkdir()
+    counter.write_text("0", encoding="utf-8")
     script = folder / "squeue"
     script.write_text(_WRONG.format(times=2, counter=counter, wrong=wrong, real=real), encoding="utf-8")
     script.chmod(0o755)
